@@ -166,6 +166,11 @@ def mean_of_seeds(values: Sequence[float]) -> Interval:
     return Interval(mean, mean - half, mean + half)
 
 
+def standard_error(values: Sequence[float]) -> float:
+    """Return the standard error of the mean of one value per training, nan where there is none."""
+    return sqrt(sum(_squared_errors(values)))
+
+
 def ratio_of_seeds(values: Sequence[float]) -> Interval:
     """Return the geometric mean of one ratio per training seed, from logarithms; 0 counts as 1e-9."""
     found = mean_of_seeds(_logarithms(values))

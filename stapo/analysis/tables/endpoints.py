@@ -9,6 +9,7 @@ from math import isfinite, nan
 from typing import NamedTuple
 
 import numpy as np
+from scipy.stats import permutation_test
 
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.comparison import of_trainings
@@ -16,42 +17,54 @@ from stapo.analysis.curves import accuracy_line, curves_of, shares_of, values_of
 from stapo.analysis.table import METHOD, SIZE, Column, Table, estimated
 from stapo.analysis.tables.stability import entropies
 from stapo.evaluation.statistics import (
+    DETECTABLE,
     Interval,
     detectable_between,
     difference_between,
     exact_p_value,
     mean_of_seeds,
+    standard_error,
 )
 from stapo.exhibits import Exhibit
-from stapo.study import TrainingRun
+from stapo.study import Study, TrainingRun
+from stapo.study.sources import TinyModel
 
 EXHIBIT = Exhibit(order=15, title="Endpoints of the trainings")
 Values = dict[TrainingRun, float]
 EXACT = 10
 """Trainings of a method up to which all exchanges of two methods' trainings are counted."""
+ALL = "all"
+POOLED = (
+    f"Size `{ALL}`: the {{count}} base models, which differ only in their seed. Seeds are then base models, "
+    "over which the means have their intervals; differences are paired by base model and training seed, with "
+    "Student's interval over pairs and over base models, and p is the exact test over all signs."
+)
 
 
 class Gap(NamedTuple):
     """Difference of a target and another method, over trainings."""
 
     value: Interval
-    """Target minus method, with Welch's interval."""
+    """Target minus method, with Welch's interval, or Student's over pairs of trainings."""
     p_value: float
     """Of the exact test; nan with one training or with more than `EXACT`."""
     detectable: float
     """Difference that is found with a power of 80 %."""
+    over_models: Interval | None = None
+    """The same with Student's interval over base models, each the mean of its pairs."""
 
 
 class EndpointRow(NamedTuple):
     """An endpoint of a method at a size, over its trainings."""
 
     size: str
+    """`ALL` for all base models, of which each pair of trainings has the same one and the same seed."""
     endpoint: str
     """Name in `ENDPOINTS`."""
     title: str
     """Of the method."""
     values: list[float]
-    """By seed; nan if it was not measured."""
+    """By seed, or the mean of each base model; nan if it was not measured."""
     gaps: dict[str, Gap]
     """Title of a target -> it minus this method."""
 
@@ -108,25 +121,58 @@ ENDPOINTS: dict[str, tuple[str, Callable[[Artefacts], Values]]] = {
 
 
 def endpoint_rows(artefacts: Artefacts) -> Iterator[EndpointRow]:
-    """Yield a row for each size, endpoint and method; the primary endpoint comes first."""
+    """Yield a row for each size, endpoint and method; the primary endpoint and all base models come first."""
     study = artefacts.study
     primary = study.compare.endpoint if study.compare else None
     names = sorted(ENDPOINTS, key=lambda name: name != primary)
-    measured = {name: ENDPOINTS[name][1](artefacts) for name in names}
+    measured = {name: found for name in names if (found := ENDPOINTS[name][1](artefacts))}
     targets, _ = study.compared()
-    for size in study.run.sizes:
-        for name in names:
-            if not measured[name]:
-                continue
-            runs = {
-                method: [TrainingRun(size, method, seed) for seed in study.run.seeds]
-                for method in study.run.methods
-            }
-            by_method = {m: [measured[name][run] for run in own] for m, own in runs.items()}
+    several = [ALL] if differ_in_seed(study) else []
+    for size in [*several, *study.run.sizes]:
+        for name, found in measured.items():
+            by_method = {m: _by_model(study, found, size, m) for m in study.run.methods}
             for method, values in by_method.items():
-                others = [target for target in targets if target != method]
-                gaps = {study.title(one): gap(by_method[one], values) for one in others}
-                yield EndpointRow(size, name, study.title(method), values, gaps)
+                gaps = {
+                    study.title(one): paired_gap(by_method[one], values)
+                    if size == ALL
+                    else gap(by_method[one][0], values[0])
+                    for one in targets
+                    if one != method
+                }
+                own = [mean_of_seeds(one).value for one in values] if size == ALL else values[0]
+                yield EndpointRow(size, name, study.title(method), own, gaps)
+
+
+def differ_in_seed(study: Study) -> bool:
+    """Return whether a study has several base models that differ only in the seed of their builder."""
+    models = [study.models[size] for size in study.run.sizes]
+    tiny = [one.model_copy(update={"seed": 0}) for one in models if isinstance(one, TinyModel)]
+    return len(tiny) == len(models) > 1 and all(one == tiny[0] for one in tiny)
+
+
+def _by_model(study: Study, found: Values, size: str, method: str) -> list[list[float]]:
+    """Return the values of a method by base model, then by seed."""
+    sizes = study.run.sizes if size == ALL else [size]
+    return [[found[TrainingRun(one, method, seed)] for seed in study.run.seeds] for one in sizes]
+
+
+def paired_gap(ours: Sequence[Sequence[float]], theirs: Sequence[Sequence[float]]) -> Gap:
+    """Return the difference of a target and another method, over pairs of equal base model and seed.
+
+    The exact test is over all signs of the differences.
+
+    Args:
+        ours: one value for each training of the target, by base model, then by seed.
+        theirs: those of the other method, in the same order.
+    """
+    gaps = [[a - b for a, b in zip(*of, strict=True)] for of in zip(ours, theirs, strict=True)]
+    pairs = [gap for of in gaps for gap in of]
+    p_value = nan
+    if len(pairs) <= EXACT and all(map(isfinite, pairs)):
+        found = permutation_test((pairs,), np.mean, permutation_type="samples", n_resamples=np.inf)
+        p_value = float(found.pvalue)
+    over_models = mean_of_seeds([mean_of_seeds(of).value for of in gaps])
+    return Gap(mean_of_seeds(pairs), p_value, DETECTABLE * standard_error(pairs), over_models)
 
 
 def gap(ours: Sequence[float], theirs: Sequence[float]) -> Gap:
@@ -148,7 +194,7 @@ def make(artefacts: Artefacts) -> Table:
         SIZE,
         Column("Endpoint", named, text=True),
         METHOD,
-        Column("Training seeds", lambda row: len(row.values)),
+        Column("Seeds", lambda row: len(row.values)),
         estimated("Mean", lambda row: mean_of_seeds(row.values), ".3g"),
         Column("Differences", _gaps, text=True),
     ]
@@ -168,6 +214,7 @@ def make(artefacts: Artefacts) -> Table:
             "If some trainings collapse, these intervals contain the truth less often than in 95 % of the "
             "cases: docs/evaluation.md. With three seeds of each method, the exact p is at least 0.1.",
             "Accuracy is that of the last weights under the first decoding, Avg over the benchmarks.",
+            *[POOLED.format(count=len(study.run.sizes))][: differ_in_seed(study)],
         ],
     )
 
@@ -178,7 +225,13 @@ def _gaps(row: EndpointRow) -> str:
     for target, gap in row.gaps.items():
         value, bounds = gap.value, ""
         if isfinite(value.low):
-            bounds = f" [{value.low:+.3g}, {value.high:+.3g}], detectable {gap.detectable:.2g}"
+            bounds = f" {_ends(value)}, detectable {gap.detectable:.2g}"
+            if gap.over_models:
+                bounds += f", over base models {_ends(gap.over_models)}"
         p_value = f", p = {gap.p_value:.3f}" if isfinite(gap.p_value) else ""
         found.append(f"{target} minus it {value.value:+.3g}{bounds}{p_value}")
     return "; ".join(found)
+
+
+def _ends(of: Interval) -> str:
+    return f"[{of.low:+.3g}, {of.high:+.3g}]"

@@ -13,6 +13,7 @@ from stapo.models.marked import DETOUR, MARKS, SLIP
 EXHIBIT = Exhibit(order=42, title="What the tokens really are", needs="marks")
 WRONG = (DETOUR, SLIP)
 """Marks of tokens that are wrong: in right answers, they are what the paper calls spurious."""
+SILENCED = "what the method silences"
 
 
 class Row(NamedTuple):
@@ -60,7 +61,7 @@ def rows_of(of: Recorded) -> list[Row]:
     silenced: Mask = ~of.frame["kept"].to_numpy(dtype=bool)
     if silenced.any():
         everything = silenced | ~silenced
-        found.append(Row(of, "what the method silences", silenced, everything))
+        found.append(Row(of, SILENCED, silenced, everything))
     return found
 
 

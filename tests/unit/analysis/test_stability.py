@@ -1,5 +1,6 @@
 """Stability and endpoints of trainings whose numbers are known."""
 
+from itertools import product
 from math import exp, isnan, log
 
 import numpy as np
@@ -8,7 +9,7 @@ from scipy import stats
 
 from stapo import paths
 from stapo.analysis.artefacts import Artefacts
-from stapo.analysis.tables.endpoints import gap
+from stapo.analysis.tables.endpoints import ALL, ENDPOINTS, endpoint_rows, gap, paired_gap
 from stapo.analysis.tables.stability import (
     COLLAPSE,
     EXPLOSION,
@@ -119,6 +120,33 @@ def test_one_training_of_each_has_no_interval_and_no_p_value() -> None:
     assert isnan(found.value.low)
     assert isnan(found.p_value)
     assert isnan(found.detectable)
+
+
+def test_base_models_that_differ_in_their_seed_are_compared_in_pairs(
+    raw_study, tmp_path, monkeypatch
+):
+    ours, theirs = [[0.9, 0.8], [0.5, 0.45]], [[0.7, 0.75], [0.4, 0.3]]
+    found, gaps = paired_gap(ours, theirs), [0.2, 0.05, 0.1, 0.15]
+    expected = stats.ttest_1samp(gaps, 0).confidence_interval(0.95)
+    # Quantiles of Student's t have three decimals.
+    assert (found.value.low, found.value.high) == pytest.approx((expected.low, expected.high), 1e-3)
+    flips = [abs(np.dot(signs, gaps)) for signs in product((-1, 1), repeat=4)]
+    assert found.p_value == pytest.approx(np.mean(np.array(flips) >= sum(gaps) - 1e-9)) == 2 / 16
+    assert found.over_models is not None
+    assert found.over_models.value == pytest.approx(0.125)
+    assert found.over_models.low == pytest.approx(0.125)  # that of both base models
+
+    (size, model), *_ = raw_study["models"].items()
+    raw_study["models"] = {size: model, "other": model | {"seed": 7}}
+    raw_study["run"]["sizes"] = [size, "other"]
+    last = {"until-collapse": ENDPOINTS["until-collapse"]}
+    monkeypatch.setattr("stapo.analysis.tables.endpoints.ENDPOINTS", last)
+    rows = [*endpoint_rows(several(raw_study, tmp_path))]
+    assert [row.size for row in rows] == [ALL] * 2 + [size] * 2 + ["other"] * 2
+    assert rows[0].values == [100.0, 100.0]  # of both base models
+    assert rows[0].gaps["STAPO"].over_models is not None
+    raw_study["models"]["other"]["hidden_size"] = 64
+    assert len([*endpoint_rows(several(raw_study, tmp_path))]) == 4
 
 
 def test_a_collapse_is_found_at_its_step():
