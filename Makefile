@@ -24,7 +24,7 @@ venv:
 	@requirements/install.sh
 
 # Order-only prerequisite: an update of .venv does not make the schema outdated.
-workflows/study.schema.json: stapo/methods.py $(wildcard stapo/study/*.py) | venv
+workflows/study.schema.json: $(wildcard stapo/methods/*.py stapo/study/*.py) | venv
 	@$(RUN) stapo schema > $@
 
 setup-gpu: ## the same, with vLLM for GPUs

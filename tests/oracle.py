@@ -184,6 +184,12 @@ def keep_high_entropy(entropies: Matrix, mask: Bools, fraction: float = 0.2) -> 
     return without(mask, set(ordered[num_kept:]))
 
 
+SELECTIONS = (
+    "keep_all", "silence_spurious", "silence_high_entropy", "silence_candidates", "keep_high_entropy",
+)  # fmt: skip
+"""Those of `select`."""
+
+
 def select(
     name: str, logps: Matrix, entropies: Matrix, advantages: Row, mask: Bools, **args: float | str
 ) -> Bools:

@@ -1,5 +1,8 @@
 """Group-relative advantages."""
 
+from collections.abc import Callable
+from math import ceil
+
 import torch
 from torch import Tensor
 
@@ -23,6 +26,49 @@ def group_advantages(rewards: Tensor, group_size: int, eps: float = 1e-6) -> Ten
 
     Source: DeepSeekMath, section 4.1.2; sample standard deviation as in STAPO's printed cases.
     """
+    groups = _groups(rewards, group_size)
+    centred = groups - groups.mean(dim=1, keepdim=True)
+    return _of_unequal(groups, centred / (groups.std(dim=1, keepdim=True) + eps))
+
+
+def centred_advantages(rewards: Tensor, group_size: int, eps: float = 1e-6) -> Tensor:
+    """Return R - mean within each group; arguments as of `group_advantages`, of which eps is not used.
+
+    Source: Dr.GRPO (arXiv 2503.20783).
+    """
+    groups = _groups(rewards, group_size)
+    return _of_unequal(groups, groups - groups.mean(dim=1, keepdim=True))
+
+
+def quantile_advantages(
+    rewards: Tensor, group_size: int, eps: float = 1e-6, baseline_quantile: float = 0.4
+) -> Tensor:
+    """Return (R - quantile) / (std + eps) within each group; other arguments as of `group_advantages`.
+
+    The quantile is the lowest reward r with at least that share of the group at or below r. If rewards
+    have two values, only right answers move where at most 1 - quantile of the group are right, only wrong
+    ones elsewhere.
+
+    Source: QAE (arXiv 2509.22611), eqs. 3 and 4; the sample standard deviation is our choice.
+    """
+    groups = _groups(rewards, group_size)
+    rank = max(ceil(round(baseline_quantile * group_size, 9)), 1) - 1
+    centred = groups - groups.sort(dim=1).values[:, rank : rank + 1]
+    return _of_unequal(groups, centred / (groups.std(dim=1, keepdim=True) + eps))
+
+
+def signed_advantages(
+    rewards: Tensor, group_size: int, eps: float = 1e-6, positive_weight: float = 0.1
+) -> Tensor:
+    """Return `positive_weight` for rewards above 0, -1 for others; 0 is negative sample reinforcement.
+
+    Source: W-REINFORCE (arXiv 2506.01347).
+    """
+    groups = _groups(rewards, group_size)
+    return torch.where(groups > 0, positive_weight, -1.0).to(groups.dtype).view(-1)
+
+
+def _groups(rewards: Tensor, group_size: int) -> Tensor:
     if rewards.dim() != 1:
         raise ValueError(f"rewards: expected shape (n,), found {tuple(rewards.shape)}")
     if group_size < 2 or rewards.numel() % group_size:
@@ -31,9 +77,20 @@ def group_advantages(rewards: Tensor, group_size: int, eps: float = 1e-6) -> Ten
         )
     if not rewards.is_floating_point() or rewards.element_size() < 4:
         rewards = rewards.float()
-    groups = rewards.view(-1, group_size)
-    centred = groups - groups.mean(dim=1, keepdim=True)
-    advantages = centred / (groups.std(dim=1, keepdim=True) + eps)
+    return rewards.view(-1, group_size)
+
+
+def _of_unequal(groups: Tensor, advantages: Tensor) -> Tensor:
+    """Return (n,) advantages, exactly 0 in a group of equal rewards."""
     # The mean of equal numbers may differ from them by rounding, which eps would magnify.
     all_equal = (groups == groups[:, :1]).all(dim=1, keepdim=True)
     return torch.where(all_equal, torch.zeros_like(advantages), advantages).view(-1)
+
+
+ADVANTAGES: dict[str, Callable[..., Tensor]] = {
+    "group": group_advantages,
+    "centred": centred_advantages,
+    "quantile": quantile_advantages,
+    "signed": signed_advantages,
+}
+"""Name to function, all with the leading arguments (rewards, group_size, eps)."""

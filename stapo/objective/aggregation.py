@@ -10,11 +10,15 @@ from torch import Tensor
 
 from stapo.objective.shapes import check_shapes
 
-Aggregation = Literal["token_mean", "group_token_mean", "sequence_mean"]
+Aggregation = Literal["token_mean", "group_token_mean", "sequence_mean", "constant_length"]
 
 
 def token_weights(
-    keep: Tensor, aggregation: Aggregation, group_size: int = 1, dtype: torch.dtype = torch.float32
+    keep: Tensor,
+    aggregation: Aggregation,
+    group_size: int = 1,
+    dtype: torch.dtype = torch.float32,
+    length: int = 1,
 ) -> Tensor:
     """Return the weight of each token: the sum of weights x values is the aggregation of that name.
 
@@ -26,6 +30,7 @@ def token_weights(
         aggregation: whether a divisor counts the kept tokens of the mini-batch, a group or a response.
         group_size: responses per prompt, consecutive rows; only used by `group_token_mean`.
         dtype: type of the weights.
+        length: tokens that the divisor of `constant_length` counts for each response.
 
     Returns:
         (B, T) weights, 0 where `keep` is false.
@@ -36,6 +41,8 @@ def token_weights(
     check_shapes(keep=keep)
     if aggregation == "group_token_mean" and len(keep) % group_size:
         raise ValueError(f"group_size: {len(keep)} responses are not a multiple of {group_size}")
+    if aggregation == "constant_length":
+        return keep.to(dtype) / (max(len(keep), 1) * length)
     rows = {"token_mean": max(len(keep), 1), "group_token_mean": group_size, "sequence_mean": 1}
     size = rows[aggregation]
     counts = keep.sum(dim=1).view(-1, size).sum(dim=1)

@@ -145,6 +145,22 @@ def silence_high_entropy(
     return mask & ~(candidates & (entropies.double() > threshold))
 
 
+def silence_spurious_negative(
+    logps: Tensor,
+    entropies: Tensor,
+    advantages: Tensor,
+    mask: Tensor,
+    tau_p: float = 0.002,
+    quantile: float = 0.75,
+    scope: Scope = "candidates",
+) -> Tensor:
+    """Return the tokens kept by S2T's rule for A < 0 in place of A > 0; arguments as in `silence_spurious`.
+
+    Source: ours, a control.
+    """
+    return silence_spurious(logps, entropies, -advantages, mask, tau_p, quantile, scope)
+
+
 def silence_random(
     logps: Tensor,
     entropies: Tensor,
@@ -164,6 +180,27 @@ def silence_random(
     candidates = spurious_candidates(logps, advantages, mask, tau_p)
     count = round(quantile * int(candidates.sum()))
     return mask & ~drawn(candidates, count, torch.Generator().manual_seed(seed))
+
+
+def silence_matched(
+    logps: Tensor,
+    entropies: Tensor,
+    advantages: Tensor,
+    mask: Tensor,
+    tau_p: float = 0.002,
+    quantile: float = 0.75,
+    scope: Scope = "candidates",
+    seed: int = 0,
+) -> Tensor:
+    """Return the tokens kept when as many random tokens with A > 0 are silenced as S2T would silence.
+
+    The same seed silences the same tokens; other arguments as in `silence_spurious`.
+
+    Source: ours, a control.
+    """
+    s2t = mask & ~silence_spurious(logps, entropies, advantages, mask, tau_p, quantile, scope)
+    positive = mask & (advantages > 0).unsqueeze(1)
+    return mask & ~drawn(positive, int(s2t.sum()), torch.Generator().manual_seed(seed))
 
 
 def drawn(among: Tensor, count: int, generator: torch.Generator) -> Tensor:
@@ -244,12 +281,55 @@ def _keep_high_entropy(
     return keep_high_entropy(entropies, mask, fraction)
 
 
+def drop_covariant(
+    logps: Tensor,
+    entropies: Tensor,
+    advantages: Tensor,
+    mask: Tensor,
+    covariance_low: float = 1.0,
+    covariance_high: float = 5.0,
+    dropped_share: float = 2e-4,
+    seed: int = 0,
+) -> Tensor:
+    """Return the tokens kept when a few random ones with a covariance between two bounds are dropped.
+
+    They are max(1, floor(share * n)) of the n tokens of the mini-batch, or all between the bounds if fewer.
+
+    Source: Clip-Cov (arXiv 2505.22617). That it draws among unclipped tokens has no effect with its own clip
+    of 1 and is left out.
+    """
+    check_shapes(mask=mask, entropies=entropies)
+    found = covariances(logps, advantages, mask)
+    between = mask & (found > covariance_low) & (found < covariance_high)
+    count = max(1, int(dropped_share * int(mask.sum())))
+    return mask & ~drawn(between, count, torch.Generator().manual_seed(seed))
+
+
+def covariances(logps: Tensor, advantages: Tensor, mask: Tensor) -> Tensor:
+    """Return (A - mean A) (logp - mean logp), in double precision, 0 outside the mask.
+
+    The means are over the tokens of the mini-batch. Values are rounded to multiples of 2^-10, so that
+    numerical noise does not decide between tokens.
+
+    Source: arXiv 2505.22617, eq. 10.
+    """
+    check_shapes(mask=mask, logps=logps, advantages=advantages)
+    values = torch.where(mask, logps, 0.0).double()
+    weights = torch.where(mask, advantages.unsqueeze(1), 0.0).double()
+    count = mask.sum().clamp(min=1)
+    found = (weights - weights.sum() / count) * (values - values.sum() / count)
+    return torch.where(mask, at_resolution(found), 0.0)
+
+
 SELECTIONS: dict[str, Callable[..., Tensor]] = {
     "keep_all": keep_all,
     "silence_spurious": silence_spurious,
     "keep_high_entropy": _keep_high_entropy,
     "silence_high_entropy": silence_high_entropy,
     "silence_random": silence_random,
+    "silence_spurious_negative": silence_spurious_negative,
+    "silence_matched": silence_matched,
     "silence_candidates": silence_candidates,
+    "drop_covariant": drop_covariant,
 }
 """Name to function, all with the leading arguments (logps, entropies, advantages, mask)."""

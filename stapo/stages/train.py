@@ -14,7 +14,7 @@ from typing import Any
 from stapo import paths
 from stapo.files import read_json
 from stapo.locks import take_gpus
-from stapo.methods import Method
+from stapo.methods import OF_RIVALS, Method
 from stapo.stages import Job, Jobs, Resources, Stage, recorded_in
 from stapo.study import Checkpoint, Study, StudyError, TrainingRun
 from stapo.study.files import function_name
@@ -31,7 +31,8 @@ UNUSED = {"steps", "warmup_steps", "prompts_per_batch", "statistics", *WITHOUT_E
 
 def method_settings(method: Method) -> dict[str, Any]:
     """Return what of a method determines weights; of a selection of a study's own, function and checksum."""
-    found = {k: v for k, v in asdict(method).items() if k not in NAMES_OF_METHODS}
+    found = {k: v for k, v in asdict(method).items() if k not in {*NAMES_OF_METHODS, *OF_RIVALS}}
+    found |= method.settings
     if method.is_own:
         found["selection"] = function_name(method.selection)
     else:

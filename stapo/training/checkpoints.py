@@ -28,13 +28,22 @@ from transformers import Trainer
 from trl import GRPOTrainer
 from trl.trainer.utils import split_tensor_dict
 
-from stapo.files import append_jsonl, fingerprint, read_jsonl, replace_file, sync
+from stapo.files import (
+    append_jsonl,
+    fingerprint,
+    read_json,
+    read_jsonl,
+    replace_file,
+    sync,
+    write_json,
+)
 from stapo.provenance import damaged_file, energy_joules, file_sums
 from stapo.training.ranks import say
 
 ATTEMPTS = "attempts.jsonl"
 ROLLOUT_FILE = "rollout.safetensors"
 """File with the whole rollout, in checkpoints from the middle of a rollout."""
+STATE_FILE = "penalty.json"
 SEAL = "seal.json"
 ASIDE = "writing"
 OF_A_RANK = re.compile(r"(?:__|rng_state_)(\d+)")
@@ -50,6 +59,8 @@ class ResumableTrainer(GRPOTrainer):  # type: ignore[misc]
 
     logs: tuple[Path, ...] = ()
     """Files that are copied into every checkpoint, if they exist."""
+    penalty_state: Mapping[str, float] | None = None
+    """What the penalty of the method remembers from step to step."""
     _buffered_inputs: Any
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
@@ -77,6 +88,8 @@ class ResumableTrainer(GRPOTrainer):  # type: ignore[misc]
             for log in self.logs:
                 if log.exists():
                     shutil.copyfile(log, written / log.name)
+            if self.penalty_state:
+                write_json(written / STATE_FILE, dict(self.penalty_state))
         self.accelerator.wait_for_everyone()
         rank, num_processes = self.accelerator.process_index, self.accelerator.num_processes
         of_ranks = gather_object([checksums_of_rank(written, rank, num_processes)])
@@ -92,6 +105,8 @@ class ResumableTrainer(GRPOTrainer):  # type: ignore[misc]
         super()._load_rng_state(checkpoint)
         if checkpoint is None:
             return
+        state = Path(checkpoint) / STATE_FILE
+        self.penalty_state = read_json(state) if state.exists() else None
         slices, self._step = self.args.steps_per_generation, step_of(Path(checkpoint))
         self._buffered_inputs = None
         if self._step % slices:

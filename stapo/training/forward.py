@@ -57,16 +57,19 @@ class Sequences:
         return Sequences(self.ids[rows, first:last], mask[:, first:last], longest_response)
 
 
-def padded_forward(model: Any, sequences: Sequences) -> tuple[Tensor, Tensor | None]:
+def padded_forward(
+    model: Any, sequences: Sequences, min_p: float | None = None
+) -> tuple[Tensor, Tensor | None]:
     """Return (R, T) log-probs and entropies of responses, arbitrary behind them, computed row by row.
 
-    The model has TRL's fused head; a reference model has no entropies.
+    The model has TRL's fused head; a reference model has no entropies. With `min_p`, the log-probs are those
+    of a proxy (see `log_probs_of`), without entropies.
     """
     width = sequences.width
     labels = sequences.ids.masked_fill(sequences.mask == 0, IGNORED)
     labels[:, :-width] = IGNORED
     output = log_probs_of(
-        model, input_ids=sequences.ids, attention_mask=sequences.mask, labels=labels
+        model, min_p, input_ids=sequences.ids, attention_mask=sequences.mask, labels=labels
     )
     entropy = output.entropy
     return (
@@ -75,7 +78,9 @@ def padded_forward(model: Any, sequences: Sequences) -> tuple[Tensor, Tensor | N
     )
 
 
-def packed_forward(model: Any, sequences: Sequences) -> tuple[Tensor, Tensor | None]:
+def packed_forward(
+    model: Any, sequences: Sequences, min_p: float | None = None
+) -> tuple[Tensor, Tensor | None]:
     """Return what `padded_forward` does, 0 behind a response, without a pass over padding.
 
     The model also has the attention `PACKED`.
@@ -91,6 +96,7 @@ def packed_forward(model: Any, sequences: Sequences) -> tuple[Tensor, Tensor | N
     longest = int(lengths.max())
     output = log_probs_of(
         model,
+        min_p,
         input_ids=sequences.ids[mask].unsqueeze(0),
         position_ids=positions.unsqueeze(0),
         # A mask with four dimensions is handed on as it is; without one, N x N would be made.

@@ -9,7 +9,7 @@ N tokens, H hidden values, V words.
 """
 
 from collections.abc import Iterator
-from math import ceil
+from math import ceil, inf, log
 from typing import Any
 
 import torch
@@ -23,10 +23,14 @@ FROM_MINUS_INFINITY = ("max", "max_before_target")
 TAKEN = {"log_probs", "entropy"}
 
 
-def log_probs_of(model: Any, **inputs: Any) -> Any:
-    """Return the output of a model with TRL's fused head, computed from float32 logits."""
+def log_probs_of(model: Any, min_p: float | None = None, **inputs: Any) -> Any:
+    """Return the output of a model with TRL's fused head, computed from float32 logits.
+
+    With `min_p`, the log-probs are those of the policy over the words whose probability is at least min_p
+    times the highest one, -inf for others, without gradient.
+    """
     rounded = utils._ChunkedLogProbFunction
-    utils._ChunkedLogProbFunction = Float32LogProbs
+    utils._ChunkedLogProbFunction = Float32LogProbs if min_p is None else _Proxy(min_p)
     try:
         return model(fused_lm_head=True, **inputs)
     finally:
@@ -127,6 +131,52 @@ class Float32LogProbs(torch.autograd.Function):
             None if one is None else one.to(like.dtype)
             for one, like in zip(sums, (hidden, weight, bias), strict=True)
         ), *[None] * 6  # fmt: skip
+
+
+class _Proxy:
+    """Takes the place of `Float32LogProbs` where log-probs of a proxy are asked for."""
+
+    def __init__(self, min_p: float) -> None:
+        self.min_p = min_p
+
+    @torch.no_grad()
+    def apply(
+        self,
+        hidden: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        targets: Tensor,
+        temperature: float,
+        chunk_size: int,
+        softcap: float | None = None,
+        logit_scale: float = 1.0,
+        outputs: tuple[str, ...] = (),
+    ) -> tuple[Tensor | None, ...]:
+        """Return (N,) log-probs of the proxy; the arguments are those of `Float32LogProbs`."""
+        tables = hidden, weight, bias, _computed_in(hidden), chunk_size
+
+        def tiles() -> Iterator[tuple[slice, slice, Tensor]]:
+            for rows, words, _, _, tile in _tiles(*tables):
+                logits = tile * logit_scale
+                if softcap is not None:
+                    logits = softcap * torch.tanh(logits / softcap)
+                yield rows, words, logits / temperature
+
+        largest, own, kept = (
+            hidden.new_full((len(hidden),), -inf, dtype=torch.float32) for _ in range(3)
+        )
+        for rows, words, logits in tiles():
+            largest[rows] = torch.maximum(largest[rows], logits.max(dim=1).values)
+            inside = targets[rows] - words.start
+            here = (inside >= 0) & (inside < logits.shape[1])
+            found = logits.gather(1, inside.clamp(0, logits.shape[1] - 1).unsqueeze(1)).squeeze(1)
+            own[rows] = torch.where(here, found, own[rows])
+        least = largest + log(self.min_p)
+        for rows, _, logits in tiles():
+            logits = logits.masked_fill(logits < least[rows].unsqueeze(1), -inf)
+            kept[rows] = torch.logaddexp(kept[rows], logits.logsumexp(dim=1))
+        proxy = torch.where(own < least, -inf, own - kept)
+        return proxy, *[None] * 4
 
 
 def _computed_in(hidden: Tensor) -> torch.dtype:

@@ -32,6 +32,10 @@ class MiniBatch:
     """(B, T) the same log-probs as vLLM computed them, NaN where it did not; None without vLLM."""
     ref_logps: Tensor | None = None
     """(B, T) log-probs of the reference model; required for a KL term."""
+    proxy_logps: Tensor | None = None
+    """(B, T) log-probs of the proxy of the behaviour policy, -inf where it has none, for a penalty."""
+    group_advantages: Tensor | None = None
+    """(B,) advantages of the usual estimator if `advantages` are of another one, for the dose."""
     prompt_lengths: Tensor | None = None
     """(B,) tokens of each prompt, which count towards the size of a micro-batch; None counts as 0."""
 

@@ -84,7 +84,7 @@ class InterventionTrainer(StapoTrainer):
 
     def look(self, rollout: Rollout) -> tuple[Tensor, Tensor]:
         """Return (B, T) log-probs and entropies of the current weights at the tokens of some responses."""
-        return self._scored(self.model, rollout)
+        return self._scored(self.model, sequences_of(rollout))
 
     def tails(self, rollout: Rollout, tau_p: float) -> Tensor | None:
         """Return (B, T) the probability of all words below `tau_p` at the tokens of some responses.

@@ -22,6 +22,8 @@ from stapo.methods import METHODS, Method
 from stapo.models.decoding import decode, has_full_attention
 from stapo.models.worlds import marks_of
 from stapo.objective import group_advantages
+from stapo.objective.advantages import ADVANTAGES
+from stapo.objective.penalties import PENALTIES
 from stapo.records.step import COUNTS, NUMBERS, OF_VLLM, ROLLOUT, UPDATE, StepRecord
 from stapo.records.tokens import rows_per_step
 from stapo.training.checkpoints import ResumableTrainer
@@ -34,7 +36,7 @@ from stapo.training.update import Forward, update, without_gradient
 
 TAKEN = (
     "prompt_ids", "prompt_mask", "completion_ids", "completion_mask", "old_per_token_logps",
-    "old_entropies", "ref_per_token_logps", "sampling_per_token_logps",
+    "old_entropies", "ref_per_token_logps", "sampling_per_token_logps", "proxy_logps",
 )  # fmt: skip
 """Tensors of TRL's rollout that are used."""
 REPLACED = {"advantages", "num_items_in_batch", "importance_sampling_ratio"}
@@ -147,17 +149,24 @@ class StapoTrainer(ResumableTrainer):
             raise ValueError(f"{about}; the rollout has {names}")
         if self._behaviour_entropies is None:
             # With a single mini-batch per rollout, TRL does not compute the old log-probs.
-            output["old_per_token_logps"], _ = self._scored(self.model, output)
+            output["old_per_token_logps"], self._behaviour_entropies = self._scored(
+                self.model, sequences_of(output)
+            )
         output["old_entropies"] = self._behaviour_entropies
+        if PENALTIES[self.method.penalty].against_proxy:
+            min_p = self.method.arguments_of("penalty")["min_p"]
+            output["proxy_logps"], _ = self._scored(self.model, sequences_of(output), min_p)
         output = whole_rollout(
             self.accelerator,
             {name: output[name] for name in TAKEN if name in output},
             self._tokenizer.pad_token_id,
         )
         output["rewards"] = self._rollout_rewards
-        output["advantages"] = group_advantages(
-            self._rollout_rewards, self.num_generations, self.args.advantage_epsilon
-        )
+        of_groups = self._rollout_rewards, self.num_generations, self.args.advantage_epsilon
+        estimate = ADVANTAGES[self.method.advantage]
+        output["advantages"] = estimate(*of_groups, **self.method.arguments_of("advantage"))
+        if self.method.advantage != "group":
+            output["group_advantages"] = group_advantages(*of_groups)
         self._seconds[ROLLOUT] = perf_counter() - start
         return output
 
@@ -173,13 +182,21 @@ class StapoTrainer(ResumableTrainer):
         self._rollout_rewards = (per_function * weights).nansum(dim=1)
         return per_function
 
-    def _scored(self, model: Any, rollout: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """Return log-probs and entropies (b, T) of the responses of a rollout, without gradient."""
-        sequences = sequences_of(rollout)
-        logps, entropies, _ = self._get_per_token_logps_and_entropies(
-            model, sequences.ids, sequences.mask, sequences.width
-        )
-        return logps, entropies
+    def _scored(
+        self, model: Any, sequences: Sequences, min_p: float | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Return log-probs and entropies (b, T) of this rank's responses, computed in micro-batches.
+
+        With `min_p`, the log-probs are those of a proxy.
+        """
+        mask = sequences.mask[:, -sequences.width :]
+        lengths = sequences.mask[:, : -sequences.width].sum(dim=1), mask.sum(dim=1)
+        rows = torch.arange(len(mask), device=mask.device)
+        parts = micro_batches(*lengths, rows, self.args.micro_batch_tokens, self.args.packed)
+        ranks = Ranks(self.accelerator, model)
+        parts += [rows[:0]] * (ranks.largest(len(parts)) - len(parts))
+        forward = partial(self._forward, model, sequences, min_p=min_p)
+        return without_gradient(forward, parts, mask)
 
     def _get_per_token_logps_and_entropies(
         self,
@@ -195,26 +212,19 @@ class StapoTrainer(ResumableTrainer):
         TRL calls this for the old log-probs and for those of the reference model; only the entropies of the
         policy are kept, for the token selection.
         """
-        mask = attention_mask[:, -logits_to_keep:]
-        lengths = attention_mask[:, :-logits_to_keep].sum(dim=1), mask.sum(dim=1)
-        rows = torch.arange(len(mask), device=input_ids.device)
-        parts = micro_batches(*lengths, rows, self.args.micro_batch_tokens, self.args.packed)
-        ranks = Ranks(self.accelerator, model)
-        parts += [rows[:0]] * (ranks.largest(len(parts)) - len(parts))
         sequences = Sequences(input_ids, attention_mask, logits_to_keep)
-        forward = partial(self._forward, model, sequences)
-        logps, entropies = without_gradient(forward, parts, mask)
+        logps, entropies = self._scored(model, sequences)
         if model is self.model:
             self._behaviour_entropies = entropies
         return logps, entropies, None
 
     def _forward(
-        self, model: Any, sequences: Sequences, rows: Tensor
+        self, model: Any, sequences: Sequences, rows: Tensor, min_p: float | None = None
     ) -> tuple[Tensor, Tensor | None]:
         """Return log-probs and entropies of some rows, (max(R, 1), longest response of these rows)."""
         compute = packed_forward if self.args.packed else padded_forward
         with self.accelerator.autocast():
-            return compute(model, sequences.take(rows))
+            return compute(model, sequences.take(rows), min_p)
 
     # Update
 
@@ -287,6 +297,12 @@ class StapoTrainer(ResumableTrainer):
             seed=seed,
             selected=tokens.selected if tokens else None,
             keep=keep,
+            state=self.penalty_state,
+            max_response_tokens=self.max_completion_length,
+        )
+        penalty, args = PENALTIES[self.method.penalty], self.method.arguments_of("penalty")
+        self.penalty_state = penalty.following(
+            self.penalty_state or penalty.initial, record.entropy, **args
         )
         if tokens is not None:
             self._tokens = tokens.line(ranks)
@@ -370,6 +386,8 @@ def mini_batch(inputs: dict[str, Tensor]) -> MiniBatch:
         rollout_logps=inputs.get("sampling_per_token_logps"),
         old_entropies=inputs["old_entropies"],
         ref_logps=inputs.get("ref_per_token_logps"),
+        proxy_logps=inputs.get("proxy_logps"),
+        group_advantages=inputs.get("group_advantages"),
         prompt_lengths=inputs["prompt_mask"].sum(dim=1),
     )
 

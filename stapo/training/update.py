@@ -17,17 +17,12 @@ import torch
 from torch import Tensor
 
 from stapo.methods import Method, s2t_arguments
-from stapo.objective import (
-    SELECTIONS,
-    at_resolution,
-    clipped_surrogate,
-    kl_k3,
-    spurious_candidates,
-)
-from stapo.objective.aggregation import token_weights
+from stapo.objective import SELECTIONS, at_resolution, spurious_candidates
+from stapo.objective.penalties import State
 from stapo.objective.quantiles import quantiles
 from stapo.records.step import QUANTILES, StepRecord
 from stapo.study.files import SEED, load, named, own_code
+from stapo.training.loss import NUM_SUMS, TokenTables, micro_batch_loss
 from stapo.training.minibatch import MiniBatch, micro_batches, micro_batches_by_rank
 from stapo.training.ranks import Ranks
 
@@ -43,9 +38,6 @@ current one, which costs a forward pass over the rows that the selection reads, 
 Selected = Callable[[Tensor, Tensor, Tensor], None]
 """Called once with (B, T) log-probs and entropies that select tokens, and the tokens that are kept."""
 
-NUM_SUMS = 4
-"""Loss, KL, tokens clipped low, tokens clipped high."""
-
 
 def update(
     forward: Forward,
@@ -60,6 +52,8 @@ def update(
     seed: int = 0,
     selected: Selected | None = None,
     keep: Tensor | None = None,
+    state: State | None = None,
+    max_response_tokens: int = 1,
 ) -> tuple[Tensor, StepRecord]:
     """Compute the loss of a whole mini-batch and accumulate its gradient in the parameters of `forward`.
 
@@ -75,6 +69,8 @@ def update(
         seed: seed for a random selection, different for every step.
         selected: called with the selection, before any pass with gradient.
         keep: (B, T) bool, the tokens that contribute; None for those that the method selects.
+        state: what the method's penalty remembers; None for its first step.
+        max_response_tokens: divisor of the aggregation `constant_length`.
 
     Returns:
         The loss, () without gradient, and a record with the fields that are known here; both are the same
@@ -104,12 +100,15 @@ def update(
             raise ValueError(f"{named(method.selection)}: {about}; draw by the argument seed")
     if selected is not None:
         selected(logps, entropies, keep)
-    weights = token_weights(keep, method.aggregation, group_size)
-    # Without a KL term, a sequence with zero advantage has no gradient, so both passes are skipped.
+    tables = TokenTables.of(
+        method, batch, keep, logps, entropies, group_size, max_response_tokens, state
+    )
+    # Without a KL term or penalty, a sequence with zero advantage has no gradient: both passes are skipped.
     has_gradient = (batch.advantages != 0) | (method.kl_coefficient > 0)
-    needed = (weights > 0).any(dim=1) & has_gradient
+    has_gradient |= (tables.coefficients != 0).any(dim=1)
+    needed = (tables.weights > 0).any(dim=1) & has_gradient
     parts = own(needed)
-    sums = ranks.sum(_accumulate(forward, batch, weights, method, ranks, parts)).tolist()
+    sums = ranks.sum(_accumulate(forward, batch, tables, method, ranks, parts)).tolist()
     scopes = None
     if method.spec.has_threshold:
         rows = torch.arange(len(batch.mask), device=batch.mask.device)
@@ -212,7 +211,7 @@ def _current(
 def _accumulate(
     forward: Forward,
     batch: MiniBatch,
-    weights: Tensor,
+    tables: TokenTables,
     method: Method,
     ranks: Ranks,
     parts: list[Tensor],
@@ -221,53 +220,14 @@ def _accumulate(
     sums = torch.zeros(NUM_SUMS, dtype=torch.double, device=batch.mask.device)
     for index, rows in enumerate(parts):
         with ranks.synchronised(last=index == len(parts) - 1):
-            logps, _ = forward(rows)
+            logps, entropies = forward(rows)
             loss = logps.sum() * 0.0  # Without rows, take part in the pass of the other ranks.
             if len(rows):
-                loss, counted = micro_batch_loss(logps, batch.take(rows), weights[rows], method)
+                own = batch.take(rows), tables.take(rows)
+                loss, counted = micro_batch_loss(logps, entropies, *own, method)
                 sums += counted
             ranks.backward(loss)
     return sums
-
-
-def micro_batch_loss(
-    logps: Tensor, batch: MiniBatch, weights: Tensor, method: Method
-) -> tuple[Tensor, Tensor]:
-    """Return the loss of some sequences, and (NUM_SUMS,) sums in double precision without gradient.
-
-    The sum over all micro-batches and ranks is the loss of the mini-batch.
-
-    Args:
-        logps: (R, W) current log-probs, with gradient.
-        batch: the same sequences, (R, W) or wider.
-        weights: their rows of `token_weights` of the whole mini-batch, (R, W) or wider.
-        method: clip, KL coefficient.
-    """
-    width = logps.shape[1]
-    mask, old_logps, advantages = (
-        batch.mask[:, :width],
-        batch.old_logps[:, :width],
-        batch.advantages,
-    )
-    values = clipped_surrogate(
-        logps, old_logps, advantages, method.clip_low, method.clip_high, method.dual_clip
-    )
-    kl = torch.zeros_like(values)
-    if method.kl_coefficient > 0:
-        if batch.ref_logps is None:
-            raise ValueError("ref_logps: missing; the method has a KL term")
-        kl = kl_k3(logps, batch.ref_logps[:, :width])
-        values = values - method.kl_coefficient * kl
-    # Positions after a response may be NaN or infinite: set them to 0, since 0 x NaN is NaN.
-    loss = -(values.masked_fill(~mask, 0.0) * weights[:, :width]).sum()
-    ratio, sign = torch.exp(logps.detach() - old_logps), advantages.unsqueeze(1)
-    sums = [
-        loss.detach(),
-        kl.detach().masked_fill(~mask, 0.0).sum(),
-        (mask & (sign < 0) & (ratio < 1 - method.clip_low)).sum(),
-        (mask & (sign > 0) & (ratio > 1 + method.clip_high)).sum(),
-    ]
-    return loss, torch.stack([value.double() for value in sums])
 
 
 def _measured(
@@ -282,7 +242,7 @@ def _measured(
         method: method of the training.
         sums: those of `micro_batch_loss` over the mini-batch.
     """
-    loss, kl, clipped_low, clipped_high = sums
+    loss, kl, clipped_low, clipped_high, touched, changed_by, of_all = sums
     num_tokens = int(batch.mask.sum())
     shared = max(num_tokens, 1)
     # Candidates are counted for every method: with its own tau_p, or with that of the study's S2T.
@@ -306,6 +266,8 @@ def _measured(
         response_length=batch.mask.sum(dim=1).float().mean().item(),
         clip_low_fraction=clipped_low / shared,
         clip_high_fraction=clipped_high / shared,
+        touched_fraction=touched / shared,
+        touched_weight=changed_by / of_all if of_all else 0.0,
         loss=loss,
         kl=kl / shared,
         rollout_mismatch=mean,

@@ -38,9 +38,10 @@ from stapo.methods import METHODS, SELECTION_SPECS, SelectionSpec
 from stapo.models.decoding import has_full_attention
 from stapo.objective import SELECTIONS
 from stapo.training.forward import Sequences
+from stapo.training.loss import TokenTables, micro_batch_loss
 from stapo.training.minibatch import MiniBatch, micro_batches
 from stapo.training.ranks import Ranks
-from stapo.training.update import micro_batch_loss, rollout_mismatch, update
+from stapo.training.update import rollout_mismatch, update
 
 pytestmark = pytest.mark.rounding
 
@@ -205,29 +206,35 @@ def tables(**changes: Any) -> tuple[Tensor, MiniBatch]:
     return logps, MiniBatch(**given | changes)
 
 
+def equal_weights(batch: MiniBatch) -> TokenTables:
+    """Return tables of a method that changes nothing and adds the values of all tokens."""
+    ones = torch.ones_like(batch.old_logps)
+    return TokenTables(batch.mask, ones, ones, 0 * ones)
+
+
 def test_a_token_counts_as_clipped_only_beyond_the_clip_and_with_a_gradient_to_lose() -> None:
     # Without any room a ratio of exactly 1 lies on both edges: its gradient is not cut off.
     method = replace(METHODS["justrl"], clip_low=0.0, clip_high=0.0)
     logps, batch = tables()
-    weights = torch.ones(3, 2, dtype=torch.double)
-    assert micro_batch_loss(logps, batch, weights, method)[1][2:].tolist() == [0, 0]
+    given = equal_weights(batch)
+    assert micro_batch_loss(logps, None, batch, given, method)[1][2:4].tolist() == [0, 0]
     # One above and one below 1 in every row: of the row of no advantage neither counts.
     batch = replace(batch, old_logps=logps + torch.tensor([0.5, -0.5], dtype=torch.double))
-    assert micro_batch_loss(logps, batch, weights, method)[1][2:].tolist() == [1, 1]
+    assert micro_batch_loss(logps, None, batch, given, method)[1][2:4].tolist() == [1, 1]
 
 
 def test_what_lies_behind_a_response_does_not_count_and_a_kl_term_needs_a_reference() -> None:
     mask = torch.tensor([[True, False]] * 3)
-    weights, method = torch.ones(3, 2, dtype=torch.double), METHODS["grpo"]
-    losses = []
+    method, losses = METHODS["grpo"], []
     for garbage in (-1.0, float("nan")):
         logps, batch = tables(mask=mask)
         logps[:, 1] = garbage
         batch = replace(batch, ref_logps=logps - 0.3)
-        losses.append(micro_batch_loss(logps, batch, weights, method)[0])
+        losses.append(micro_batch_loss(logps, None, batch, equal_weights(batch), method)[0])
     assert torch.equal(*losses)
     with pytest.raises(ValueError, match="ref_logps: missing"):
-        micro_batch_loss(*tables(), weights, method)
+        logps, batch = tables()
+        micro_batch_loss(logps, None, batch, equal_weights(batch), method)
 
 
 @pytest.mark.parametrize(
@@ -272,6 +279,7 @@ SETTINGS: dict[str, Any] = {"group_size": 3, "micro_batch_tokens": 4}
 @pytest.mark.parametrize("name", METHODS)
 def test_a_mini_batch_without_any_token_changes_nothing(name: str) -> None:
     logps, batch = tables(mask=torch.zeros(3, 2, dtype=torch.bool))
+    batch = replace(batch, proxy_logps=logps)
     model = Model(logps)
     loss, record = update(model, batch, METHODS[name], ALONE, statistics="current", **SETTINGS)
     assert loss == 0

@@ -1,0 +1,319 @@
+"""What a method is made of: its declarations, and the functions of `stapo.objective` that it names.
+
+A method has a token selection with its divisor, token weights, a surrogate, an advantage estimator and a
+penalty. This module does not import torch.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal
+
+Args = Mapping[str, float | str]
+"""Argument of a token selection -> value."""
+
+Rows = Literal["none", "positive", "all"]
+"""Responses whose probabilities and entropies a selection reads; positive: those with A > 0."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Argument:
+    """An argument of a token selection, with its allowed values."""
+
+    default: float | str
+    description: str = ""
+    choices: tuple[str, ...] = ()
+    """Allowed values, for a text."""
+    bounds: Mapping[str, float] = field(default_factory=dict)
+    """Bounds of a number, by the names that pydantic has for them: gt, ge, lt, le."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SelectionSpec:
+    """Declaration of a token selection: its inputs, and known properties of its result."""
+
+    arguments: Mapping[str, Argument] = field(default_factory=dict)
+    """Name in the function -> argument; the function has the same defaults."""
+    reads: Rows | Callable[[Args], Rows] = "all"
+    """Rows that it reads; the values of other rows may be zeros."""
+    has_threshold: bool = False
+    """Whether its result depends on all tokens of its scope; the metrics then contain `mask_scope`."""
+    draws: bool = False
+    """Whether it draws random numbers; it then has an argument `seed`."""
+    silenced: Literal["candidates"] | None = None
+    """What it silences, if that is candidates (A > 0, probability below tau_p) alone."""
+    recipe: int = 1
+    """Raised when the same arguments select other tokens than before."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """Declaration of a function that is no selection."""
+
+    arguments: Mapping[str, Argument] = field(default_factory=dict)
+    """As of `SelectionSpec`."""
+    reads: Rows = "none"
+    """Responses whose probabilities and entropies it reads, of the policy that selects tokens."""
+    clips: tuple[str, ...] = ()
+    """Fields of the method that the function takes too."""
+    acts_on_policy: bool = True
+    """Whether the method differs from one with the default part if all ratios are 1."""
+
+
+def _number(default: float, description: str, **bounds: float) -> Argument:
+    return Argument(default=default, description=description, bounds=bounds)
+
+
+def _scope_reads(args: Args) -> Rows:
+    return "all" if args["scope"] == "all" else "positive"
+
+
+ARGUMENTS = {
+    "tau_p": Argument(
+        default=0.002,
+        description="Probability below which a token is rare",
+        bounds={"gt": 0, "lt": 1},
+    ),
+    "quantile": Argument(
+        default=0.75,
+        description="Quantile of the entropies that is the threshold",
+        bounds={"gt": 0, "lt": 1},
+    ),
+    "scope": Argument(
+        default="candidates",
+        description="Tokens whose entropies give the threshold",
+        choices=("candidates", "all"),
+    ),
+    "fraction": Argument(
+        default=0.2,
+        description="Share of tokens that 20-Entropy keeps",
+        bounds={"gt": 0, "le": 1},
+    ),
+    "covariance_low": _number(1.0, "Covariance above which Clip-Cov drops tokens", ge=0),
+    "covariance_high": _number(5.0, "Covariance below which Clip-Cov drops tokens", gt=0),
+    "dropped_share": _number(2e-4, "Share of tokens that Clip-Cov drops", gt=0, lt=1),
+}
+"""The arguments of all selections: settings of a method in a study."""
+
+PART_ARGUMENTS = {
+    "baseline_quantile": _number(0.4, "Quantile of the rewards of a group: QAE", gt=0, lt=1),
+    "positive_weight": _number(0.1, "Advantage of right answers: W-REINFORCE", ge=0),
+    "alpha": _number(0.2, "Weight of p in the factor of a token", ge=0, le=1),
+    "surprising_share": _number(0.1, "Share of rarest tokens that STARE amplifies", gt=0, lt=1),
+    "amplification": _number(1.1, "Factor of these tokens", gt=0),
+    "entropy_gate": _number(0.3, "Mean entropy below which STARE acts, nats", gt=0),
+    "ratio_cap": _number(5.0, "Largest weight of a token: CISPO", gt=0),
+    "gate_positive": _number(1.0, "Sharpness of SAPO's gate for A > 0", gt=0),
+    "gate_negative": _number(1.05, "Sharpness of SAPO's gate for A < 0", gt=0),
+    "kept_low": _number(0.75, "Share of gradient that CE-GPPO keeps for A < 0", ge=0),
+    "kept_high": _number(1.0, "Share of gradient that CE-GPPO keeps for A > 0", ge=0),
+    "divergence": _number(0.15, "Change of a probability at which DPPO stops", gt=0, lt=1),
+    "covariant_share": _number(2e-3, "Share of tokens that KL-Cov penalises", gt=0, lt=1),
+    "penalty_coefficient": _number(1.0, "Coefficient of the penalty of a token", ge=0),
+    "unlikely_share": _number(0.01, "Share of rarest tokens that Lp-Reg holds", gt=0, lt=1),
+    "min_p": _number(0.02, "Smallest p / max p of Lp-Reg's proxy", gt=0, lt=1),
+    "entropy_coefficient": _number(1e-3, "Coefficient of the entropy bonus", ge=0),
+    "entropy_target": _number(0.2, "Entropy up to which the bonus acts, nats", gt=0),
+    "entropy_step": _number(1e-4, "Change of its coefficient per step", gt=0),
+    "entropy_limit": _number(5e-3, "Its largest coefficient", gt=0),
+}
+"""The arguments of all other parts: settings of a method in a study."""
+
+
+def _named(*names: str) -> dict[str, Argument]:
+    known = ARGUMENTS | PART_ARGUMENTS
+    return {name: known[name] for name in names}
+
+
+SELECTION_SPECS: dict[str, SelectionSpec] = {
+    "keep_all": SelectionSpec(reads="none"),
+    "silence_spurious": SelectionSpec(
+        arguments=_named("tau_p", "quantile", "scope"),
+        reads=_scope_reads,
+        has_threshold=True,
+        silenced="candidates",
+    ),
+    "silence_high_entropy": SelectionSpec(
+        arguments=_named("tau_p", "quantile", "scope"),
+        reads=_scope_reads,
+        has_threshold=True,
+        silenced="candidates",
+    ),
+    "silence_random": SelectionSpec(
+        arguments=_named("tau_p", "quantile"),
+        reads="positive",
+        draws=True,
+        silenced="candidates",
+    ),
+    "silence_candidates": SelectionSpec(
+        arguments=_named("tau_p"),
+        reads="positive",
+        silenced="candidates",
+    ),
+    "silence_spurious_negative": SelectionSpec(
+        arguments=_named("tau_p", "quantile", "scope"), has_threshold=True
+    ),
+    "silence_matched": SelectionSpec(
+        arguments=_named("tau_p", "quantile", "scope"), reads=_scope_reads, draws=True
+    ),
+    "drop_covariant": SelectionSpec(
+        arguments=_named("covariance_low", "covariance_high", "dropped_share"),
+        has_threshold=True,
+        draws=True,
+    ),
+    "keep_high_entropy": SelectionSpec(
+        arguments=_named("fraction"),
+        recipe=2,  # ties: of all responses, not of the first
+        has_threshold=True,
+    ),
+}
+"""Name of a function in `stapo.objective.SELECTIONS` -> its declaration."""
+
+PARTS: dict[str, dict[str, Part]] = {
+    "advantage": {
+        "group": Part(),
+        "centred": Part(),
+        "quantile": Part(arguments=_named("baseline_quantile")),
+        "signed": Part(arguments=_named("positive_weight")),
+    },
+    "weighting": {
+        "none": Part(),
+        "by_probability": Part(arguments=_named("alpha")),
+        "amplify_surprising": Part(
+            arguments=_named("surprising_share", "amplification", "entropy_gate")
+        ),
+    },
+    "surrogate": {
+        "clipped": Part(clips=("clip_low", "clip_high", "dual_clip")),
+        "unclipped": Part(acts_on_policy=False),
+        "capped_weights": Part(arguments=_named("ratio_cap"), acts_on_policy=False),
+        "clipped_sequences": Part(clips=("clip_low", "clip_high"), acts_on_policy=False),
+        "soft_gate": Part(arguments=_named("gate_positive", "gate_negative"), acts_on_policy=False),
+        "kept_clipped_gradients": Part(
+            arguments=_named("kept_low", "kept_high"),
+            clips=("clip_low", "clip_high"),
+            acts_on_policy=False,
+        ),
+        "within_divergence": Part(arguments=_named("divergence"), acts_on_policy=False),
+    },
+    "penalty": {
+        "none": Part(),
+        "log_ratio_of_covariant": Part(
+            arguments=_named("covariant_share", "penalty_coefficient"),
+            reads="all",
+            acts_on_policy=False,
+        ),
+        "divergence_of_unlikely": Part(
+            arguments=_named("unlikely_share", "penalty_coefficient", "min_p"), reads="all"
+        ),
+        "entropy_bonus": Part(arguments=_named("entropy_coefficient")),
+        "adaptive_entropy_bonus": Part(
+            arguments=_named("entropy_target", "entropy_step", "entropy_limit"), reads="all"
+        ),
+    },
+}
+"""Part -> name in its registry in `stapo.objective` -> declaration.
+
+The first of each is that of STAPO and its baselines.
+"""
+
+
+AggregationName = Literal["token_mean", "group_token_mean", "sequence_mean", "constant_length"]
+"""Kept tokens that the divisor counts: of the mini-batch, of each group, or of each response.
+
+The means of groups or responses are then averaged. A constant length is the maximum of a response.
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Method:
+    """One training method: all settings in which the methods of the paper differ."""
+
+    title: str
+    """Title in tables."""
+    clip_low: float
+    clip_high: float
+    aggregation: AggregationName
+    source: str
+    """Paper, table or equation, and the changes to it."""
+    revision: str = ""
+    """Revision of the paper, if its revisions define the method differently."""
+    selection: str = "keep_all"
+    """Name in `SELECTION_SPECS`, or `FILE.py:function` of a study's own."""
+    selection_args: Args = field(default_factory=dict)
+    selection_sha256: str = ""
+    """SHA-256 of the file of a selection of a study's own."""
+    kl_coefficient: float = 0.0
+    """Coefficient of the k3 estimate of the KL divergence from the base model."""
+    dual_clip: float | None = None
+    divisor: Literal["kept", "all"] = "kept"
+    """Tokens that the divisor of the loss counts: those that the selection keeps, or all."""
+    advantage: str = "group"
+    """Name in `PARTS["advantage"]`, like the next three in theirs."""
+    weighting: str = "none"
+    surrogate: str = "clipped"
+    penalty: str = "none"
+    part_args: Args = field(default_factory=dict)
+    """Arguments of these four other than their defaults."""
+    s2t: Args = field(default_factory=dict)
+    """Arguments with which S2T would silence tokens in its trainings, for a method without S2T; empty: those
+    of STAPO (v5)."""
+
+    @property
+    def is_own(self) -> bool:
+        """Whether its selection is a function of a study's own."""
+        return ":" in self.selection
+
+    @property
+    def spec(self) -> SelectionSpec:
+        """Declaration of its selection; of a study's own, only its arguments are known.
+
+        Raises:
+            ValueError: the selection is not declared.
+        """
+        if self.is_own:
+            own = {name: Argument(default=value) for name, value in self.selection_args.items()}
+            return SelectionSpec(arguments=own)
+        if self.selection not in SELECTION_SPECS:
+            known = ", ".join(SELECTION_SPECS)
+            raise ValueError(f"selection: expected one of {known}, found {self.selection}")
+        return SELECTION_SPECS[self.selection]
+
+    @property
+    def arguments(self) -> dict[str, float | str]:
+        """All arguments of its selection, including defaults."""
+        defaults = {name: one.default for name, one in self.spec.arguments.items()}
+        return {**defaults, **self.selection_args}
+
+    @property
+    def reads(self) -> Rows:
+        """Responses whose probabilities and entropies its selection or penalty reads."""
+        if self.part("penalty").reads == "all":
+            return "all"
+        reads = self.spec.reads
+        return reads if isinstance(reads, str) else reads(self.arguments)
+
+    def part(self, kind: str) -> Part:
+        """Return the declaration of one of its parts: a key of `PARTS`."""
+        return PARTS[kind][getattr(self, kind)]
+
+    def arguments_of(self, kind: str) -> dict[str, Any]:
+        """Return what the function of a part takes: all its arguments, and fields of the method."""
+        part = self.part(kind)
+        own = {name: self.part_args.get(name, one.default) for name, one in part.arguments.items()}
+        return {**own, **{name: getattr(self, name) for name in part.clips}}
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Every field that is not that of STAPO and its baselines, of what they all share."""
+        return {
+            one.name: value
+            for one in fields(self)
+            if one.name in OF_RIVALS and (value := getattr(self, one.name)) != OF_RIVALS[one.name]
+        }
+
+
+OF_RIVALS: dict[str, Any] = {
+    "divisor": "kept", "advantage": "group", "weighting": "none", "surrogate": "clipped",
+    "penalty": "none", "part_args": {},
+}  # fmt: skip
+"""Fields in which no method of the paper differs from another -> their value there."""

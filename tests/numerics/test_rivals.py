@@ -1,0 +1,230 @@
+"""The functions of rivals against their formulas in plain double precision, token by token."""
+
+from collections.abc import Callable
+from math import exp, isfinite, log
+
+import pytest
+import torch
+from torch import Tensor
+
+from stapo.objective.advantages import ADVANTAGES
+from stapo.objective.penalties import PENALTIES
+from stapo.objective.selection import SELECTIONS, covariances
+from stapo.objective.surrogates import SURROGATES
+from stapo.objective.weightings import WEIGHTINGS
+
+# Both sides compute in double and differ by the order of a few roundings of 1e-16 each.
+DOUBLE = {"rtol": 1e-12, "atol": 1e-12}
+LENGTHS = (7, 5, 6)
+A = (1.5, -0.75, 0.0)
+RATIOS = (0.2, 0.75, 0.95, 1.0, 1.1, 1.4, 9.0)
+
+
+@pytest.fixture(scope="module")
+def rows() -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Log-probs, old log-probs, advantages, mask: every ratio with every sign of A; nan after a response."""
+    generator = torch.Generator().manual_seed(3)
+    mask = torch.arange(7) < torch.tensor(LENGTHS).unsqueeze(1)
+    ratios = torch.tensor(RATIOS, dtype=torch.double).log().repeat(3, 1)
+    old = -3 - 2 * torch.rand(3, 7, generator=generator, dtype=torch.double)
+    logps = (old + ratios).masked_fill(~mask, float("nan"))
+    return logps, old, torch.tensor(A, dtype=torch.double), mask
+
+
+def capped(ratio: float, a: float, p: float, old: float) -> float:
+    return min(ratio, 5.0) * a
+
+
+def soft(ratio: float, a: float, p: float, old: float) -> float:
+    t = 1.0 if a > 0 else 1.05
+    gate = 1 / (1 + exp(-t * (ratio - 1)))
+    return 4 * gate * (1 - gate) * ratio * a
+
+
+def kept(ratio: float, a: float, p: float, old: float) -> float:
+    if a < 0 and ratio < 0.8:
+        return 0.75 * 0.8 * a
+    return 1.28 * a if a > 0 and ratio > 1.28 else ratio * a
+
+
+def within(ratio: float, a: float, p: float, old: float) -> float:
+    beyond = (a > 0 and p - old > 0.15) or (a < 0 and p - old < -0.15)
+    return 0.0 if beyond else ratio * a
+
+
+def clipped(ratio: float, a: float, p: float, old: float) -> float:
+    beyond = (a > 0 and ratio > 1.28) or (a < 0 and ratio < 0.8)
+    return 0.0 if beyond else ratio * a
+
+
+CLIP = {"clip_low": 0.2, "clip_high": 0.28}
+GRADIENTS: dict[str, tuple[dict[str, float], Callable[[float, float, float, float], float]]] = {
+    "clipped": (CLIP, clipped),
+    "unclipped": ({}, lambda ratio, a, p, old: ratio * a),
+    "capped_weights": ({}, capped),
+    "soft_gate": ({}, soft),
+    "kept_clipped_gradients": (CLIP, kept),
+    "within_divergence": ({}, within),
+}
+"""Name -> arguments, and the derivative by the log-prob of a token."""
+
+
+@pytest.mark.parametrize("name", GRADIENTS)
+def test_a_surrogate_has_the_gradient_of_its_formula_at_known_ratios(rows, name: str) -> None:
+    logps, old, advantages, mask = rows
+    if name == "within_divergence":  # Probabilities that can move by 0.15.
+        old = torch.where(torch.arange(7) < 3, old * 0 + log(0.9), old * 0 + log(0.1))
+        logps = (old + torch.tensor(RATIOS).double().log()).masked_fill(~mask, float("nan"))
+    args, derivative = GRADIENTS[name]
+    leaf = logps.clone().requires_grad_()
+    values = SURROGATES[name](leaf, old, advantages, mask, **args)
+    values.masked_fill(~mask, 0.0).sum().backward()
+    expected = torch.zeros_like(old)
+    for b, length in enumerate(LENGTHS):
+        for t in range(length):
+            p, before = logps[b, t].item(), old[b, t].item()
+            expected[b, t] = derivative(exp(p - before), A[b], exp(p), exp(before))
+    assert leaf.grad is not None
+    torch.testing.assert_close(leaf.grad, expected, **DOUBLE)
+
+
+def test_a_ratio_of_a_sequence_is_the_geometric_mean_of_its_tokens(rows) -> None:
+    logps, old, advantages, mask = rows
+    leaf = logps.clone().requires_grad_()
+    values = SURROGATES["clipped_sequences"](leaf, old, advantages, mask, clip_low=0.9, clip_high=9)
+    values.masked_fill(~mask, 0.0).sum().backward()
+    for b, length in enumerate(LENGTHS):
+        gaps = [(logps[b, t] - old[b, t]).item() for t in range(length)]
+        ratio = exp(sum(gaps) / length)
+        assert values[b, 0].item() == pytest.approx(ratio * A[b])
+        # `length` tokens have the value, each of whose ratios has 1 / length of the gradient.
+        assert leaf.grad is not None
+        torch.testing.assert_close(
+            leaf.grad[b, :length], leaf.new_full((length,), ratio * A[b]).detach(), **DOUBLE
+        )
+    narrow = SURROGATES["clipped_sequences"](
+        logps, old, advantages, mask, clip_low=1e-3, clip_high=1e-3
+    )
+    assert narrow[0, 0].item() == pytest.approx(min(exp(sum(map(log, RATIOS)) / 7), 1.001) * A[0])
+
+
+REWARDS = torch.tensor([1.0, 1, -1, -1, -1, 1, 1, 1, 1, -1, 1, 1, 1, 1, 1], dtype=torch.double)
+
+
+def test_advantages_are_those_of_their_formulas() -> None:
+    groups = REWARDS.view(3, 5)
+    std = groups.std(dim=1, keepdim=True)
+    # 3 of 5 right, at most 1 - 0.4: the baseline is -1 and only right answers move. 4 of 5: only wrong ones.
+    baseline = torch.tensor([[-1.0], [1.0], [1.0]])
+    expected = {
+        "group": (groups - groups.mean(dim=1, keepdim=True)) / (std + 1e-6),
+        "centred": groups - groups.mean(dim=1, keepdim=True),
+        "quantile": (groups - baseline) / (std + 1e-6),
+        "signed": torch.where(groups > 0, 0.1, -1.0).double(),
+    }
+    assert expected.keys() == ADVANTAGES.keys()
+    for name, values in expected.items():
+        found = ADVANTAGES[name](REWARDS, 5)
+        torch.testing.assert_close(found, values.flatten(), **DOUBLE)
+    assert not ADVANTAGES["quantile"](REWARDS, 5)[10:].any()
+
+
+def test_weights_are_those_of_their_formulas(rows) -> None:
+    logps, _, advantages, mask = rows
+    entropies = torch.full_like(logps, 0.25)
+    found = WEIGHTINGS["by_probability"](logps, entropies, advantages, mask)
+    expected = [0.2 * exp(value) + 0.8 for value in logps[0].tolist()]
+    assert found[0].tolist() == pytest.approx(expected)
+    amplify = WEIGHTINGS["amplify_surprising"]
+    found = amplify(logps, entropies, advantages, mask, surprising_share=0.3)
+    rarest = sorted(logps[0].tolist())
+    assert [value == 1.1 for value in found[0].tolist()] == [
+        value in rarest[:2] for value in logps[0].tolist()
+    ]
+    assert (found[1:] == 1).all()
+    assert (amplify(logps, entropies + 0.1, advantages, mask) == 1).all()  # above the gate
+
+
+def test_covariances_and_what_they_choose(rows) -> None:
+    logps, _, advantages, mask = rows
+    tokens = [(b, t) for b, length in enumerate(LENGTHS) for t in range(length)]
+    mean_p = sum(logps[b, t].item() for b, t in tokens) / len(tokens)
+    mean_a = sum(A[b] for b, _ in tokens) / len(tokens)
+    expected = {(b, t): (A[b] - mean_a) * (logps[b, t].item() - mean_p) for b, t in tokens}
+    found = covariances(logps, advantages, mask)
+    for (b, t), value in expected.items():
+        assert found[b, t].item() == pytest.approx(value, abs=2**-11)  # its resolution
+    coefficients = PENALTIES["log_ratio_of_covariant"].coefficients(
+        logps, torch.zeros_like(logps), advantages, mask, covariant_share=0.2
+    )
+    leaf = logps.clone().requires_grad_()
+    PENALTIES["log_ratio_of_covariant"].quantity(leaf, leaf, logps).nansum().backward()
+    assert leaf.grad is not None
+    assert not leaf.grad.any()  # On policy; but +-1 where rounding tells the two apart.
+    highest = sorted(tokens, key=lambda at: -expected[at])[:3]  # floor(0.2 x 18)
+    assert sorted(map(tuple, coefficients.nonzero().tolist())) == sorted(highest)
+    dropped = mask & ~SELECTIONS["drop_covariant"](
+        logps, torch.zeros_like(logps), advantages, mask, covariance_low=0.5, dropped_share=0.12
+    )
+    assert int(dropped.sum()) == 2
+    assert all(0.5 < expected[b, t] < 5 for b, t in dropped.nonzero().tolist())
+
+
+def test_controls_silence_as_many_tokens_as_s2t_and_rare_ones_of_wrong_answers() -> None:
+    generator = torch.Generator().manual_seed(0)
+    logps = torch.rand((40, 30), generator=generator).mul(0.01).log()
+    entropies = torch.rand((40, 30), generator=generator)
+    mask = torch.rand((40, 30), generator=generator) < 0.9
+    advantages = torch.randn(40, generator=generator)
+    tables, positive = (logps, entropies, advantages, mask), (advantages > 0).unsqueeze(1)
+    s2t = mask & ~SELECTIONS["silence_spurious"](*tables)
+    matched = [mask & ~SELECTIONS["silence_matched"](*tables, seed=seed) for seed in (1, 1, 2)]
+    assert all(int(one.sum()) == int(s2t.sum()) > 50 for one in matched)
+    assert not (matched[0] & ~positive).any()
+    assert (matched[0] & (logps.exp() > 0.002)).any()  # Not rare ones alone.
+    assert torch.equal(matched[0], matched[1])
+    assert not torch.equal(matched[0], matched[2])
+    mirror = mask & ~SELECTIONS["silence_spurious_negative"](*tables)
+    assert mirror.any()
+    assert not (mirror & positive).any()
+    assert (logps[mirror].exp() < 0.002).all()
+
+
+def test_only_unlikely_tokens_of_wrong_answers_are_held_at_the_proxy(rows) -> None:
+    logps, old, advantages, mask = rows
+    proxy = (old + 0.1).masked_fill(torch.arange(7) == 1, float("-inf"))
+    penalty = PENALTIES["divergence_of_unlikely"]
+    found = penalty.coefficients(
+        logps, torch.zeros_like(logps), advantages, mask, proxy=proxy, unlikely_share=0.5
+    )
+    values = sorted(logps[mask].tolist())
+    middle = (values[8] + values[9]) / 2
+    expected = [
+        [mask[1, t].item() and t != 1 and logps[1, t].item() < min(middle, proxy[1, t].item())]
+        for t in range(7)
+    ]
+    assert [[bool(one)] for one in found[1].tolist()] == expected
+    assert any(found[1].tolist())
+    assert not found[[0, 2]].any()
+    leaf = logps.clone().requires_grad_()
+    (penalty.quantity(leaf, leaf, proxy).masked_fill(~mask, 0.0)).sum().backward()
+    assert leaf.grad is not None
+    for t in range(LENGTHS[1]):
+        gap = (proxy - logps)[1, t].item()
+        expected_gradient = 1 - exp(gap) if isfinite(gap) else 0.0
+        assert leaf.grad[1, t].item() == pytest.approx(expected_gradient)
+
+
+def test_the_entropy_bonus_adapts_by_steps_within_its_limits() -> None:
+    penalty, state = PENALTIES["adaptive_entropy_bonus"], dict(coefficient=0.0)
+    entropies = [0.1] * 60 + [0.3] * 10
+    for entropy in entropies:
+        state = penalty.following(state, entropy)
+    assert state["coefficient"] == pytest.approx(5e-3 - 10e-4)
+    assert penalty.following({"coefficient": 0.0}, 0.3) == {"coefficient": 0.0}
+    mask = torch.ones(2, 3, dtype=torch.bool)
+    table, advantages = torch.full((2, 3), 0.1), torch.ones(2)
+    on = penalty.coefficients(table, table, advantages, mask, **state)
+    off = penalty.coefficients(table, table + 0.2, advantages, mask, **state)
+    assert (on == state["coefficient"]).all()
+    assert not off.any()
