@@ -21,7 +21,7 @@ from stapo.training.minibatch import MiniBatch
 NUM_SUMS = 7
 """Loss, KL, tokens clipped low and high; tokens touched, changes of their weights, weights: see `_dose`."""
 SAME = 1e-4
-"""Relative difference of a token's weight in the gradient up to which it is unchanged: log-probs are float32."""
+"""Relative difference of a token's weight in the gradient up to which it is unchanged, as rounding."""
 
 
 @dataclass(frozen=True)
