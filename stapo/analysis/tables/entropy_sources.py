@@ -1,0 +1,94 @@
+"""Why the entropy moves: the change that the lemma predicts, by what a token is and what removes it."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from stapo.analysis.artefacts import Artefacts
+from stapo.analysis.evidence.estimates import Estimate, Mask, ratio, share
+from stapo.analysis.evidence.recorded import Recorded, notes_of, recorded
+from stapo.analysis.interventions import predicted_change
+from stapo.analysis.table import METHOD, SIZE, Column, Table, estimated
+from stapo.exhibits import Exhibit
+from stapo.study import Study
+
+EXHIBIT = Exhibit(order=45, title="Why the entropy moves")
+
+
+class Source(NamedTuple):
+    """Some tokens of one method and size."""
+
+    of: Recorded
+    name: str
+    mask: Mask
+    acts: bool
+    """Whether they have a gradient; otherwise the change is the one that they would have brought."""
+
+    @property
+    def size(self) -> str:
+        """Size of the models."""
+        return self.of.size
+
+    @property
+    def title(self) -> str:
+        """Title of the method."""
+        return self.of.title
+
+    @property
+    def share(self) -> Estimate:
+        """Share in all tokens."""
+        return share(self.of.sample, self.mask, np.ones_like(self.mask))
+
+    @property
+    def change(self) -> Estimate:
+        """Predicted change of the entropy by these tokens, per token of the mini-batch."""
+        of = self.of
+        logps = np.log(np.maximum(of.numbers("probability"), np.finfo(float).tiny))
+        ratios = np.nan_to_num(of.numbers("ratio"))
+        by_token = predicted_change(logps, of.numbers("entropy"), ratios * of.numbers("advantage"))
+        return ratio(of.sample, np.where(self.mask, by_token, 0.0), np.ones(len(by_token)))
+
+
+def sources(of: Recorded, study: Study) -> list[Source]:
+    """Return the sources of one method: what acts, what something removes, and truncated responses."""
+    advantage = of.numbers("advantage")
+    kept: Mask = of.frame["kept"].to_numpy(dtype=bool)
+    clipped: Mask = kept & (advantage != 0) & (of.numbers("gradient_norm_sq") == 0)
+    acts = kept & ~clipped
+    longest = study.training_of(of.method).max_response_tokens
+    truncated: Mask = of.numbers("length") >= longest
+    found = []
+    for sign, own in (("> 0", advantage > 0), ("< 0", advantage < 0)):
+        found.append(Source(of, f"A {sign}, rare", acts & own & of.rare, acts=True))
+        found.append(Source(of, f"A {sign}, other", acts & own & ~of.rare, acts=True))
+    for sign, own in (("> 0", advantage > 0), ("< 0", advantage < 0)):
+        found.append(Source(of, f"clipped, A {sign}", clipped & own, acts=False))
+    found.append(Source(of, "not kept", ~kept, acts=False))
+    return [*found, Source(of, "in responses of full length", acts & truncated, acts=True)]
+
+
+def make(artefacts: Artefacts) -> Table:
+    """Return the table, a row per method and source."""
+    found = recorded(artefacts)
+    columns: list[Column[Source]] = [
+        SIZE,
+        METHOD,
+        Column("Tokens", lambda row: row.name, text=True),
+        Column("Has gradient", lambda row: "yes" if row.acts else "no", text=True),
+        estimated("Of all tokens [%]", lambda row: row.share, unit=100),
+        estimated("Predicted change", lambda row: row.change, "+.2g"),
+    ]
+    return Table(
+        columns=columns,
+        rows=[row for one in found for row in sources(one, artefacts.study)],
+        caption="Change of the entropy that the lemma predicts for an update, by the tokens that bring it, "
+        "per token of the mini-batch and up to a positive factor (the learning rate), with 95 % intervals.",
+        notes=[
+            "By token it is -p (log p + H) ratio A, E A taken as 0: likely tokens with A > 0 lower the "
+            "entropy, unlikely ones raise it, and the reverse with A < 0. Rare: probability below tau_p.",
+            "Tokens without gradient show what they would have brought: clip and selection remove it. "
+            "Tokens in responses of full length, most of them truncated, are part of the first four rows. "
+            "Weights, penalties and a divisor of all tokens, which some methods have, are not in it.",
+            *notes_of(found),
+        ],
+    )

@@ -1,0 +1,30 @@
+"""Why the entropy moves: sums over all tokens, where all were recorded."""
+
+import numpy as np
+import pytest
+
+from stapo.analysis.evidence.recorded import recorded
+from stapo.analysis.figures import entropy_sources as figure
+from stapo.analysis.tables.entropy_sources import make, sources
+
+
+def test_changes_are_sums_of_the_lemma_over_the_tokens_of_each_source(complete):
+    artefacts, by_method = complete
+    for one in recorded(artefacts):
+        frame = by_method[one.method]
+        p, advantage = frame["probability"].astype(float), frame["advantage"].astype(float)
+        change = -p * (np.log(p) + frame["entropy"]) * frame["ratio"].fillna(0) * advantage
+        has_gradient = frame["kept"] & ~((advantage != 0) & (frame["gradient_norm_sq"] == 0))
+        rows = {row.name: row for row in sources(one, artefacts.study)}
+        positive = has_gradient & (advantage > 0)
+        found = rows["A > 0, rare"].change.value + rows["A > 0, other"].change.value
+        assert found == pytest.approx(change[positive].sum() / len(frame), rel=1e-5)
+        removed = rows["not kept"]
+        assert removed.change.value == pytest.approx(
+            change[~frame["kept"]].sum() / len(frame), rel=1e-5, abs=1e-12
+        )
+        assert (removed.share.value > 0) == (one.method == "stapo")
+    table = make(artefacts)
+    assert len(table.rows) == 2 * 8
+    assert all(column.shown(row) for column in table.columns for row in table.rows)
+    assert len(figure.make(artefacts).to_dict()["concat"]) == 1
