@@ -1,0 +1,93 @@
+"""The dose: in how many updates a method acts, on how many tokens, and by how much."""
+
+from collections.abc import Iterator
+from math import nan
+from typing import NamedTuple
+
+import numpy as np
+
+from stapo.analysis.artefacts import Artefacts
+from stapo.analysis.curves import values_of
+from stapo.analysis.table import METHOD, SIZE, Column, Table, estimated
+from stapo.evaluation.statistics import mean_of_seeds
+from stapo.exhibits import Exhibit
+from stapo.study import TrainingRun
+
+EXHIBIT = Exhibit(order=20, title="Dose of the methods")
+
+
+class Dose(NamedTuple):
+    """One training, in percent; nan where its version did not record it."""
+
+    acts: float
+    """Updates in which it changes the weight of a token in the gradient."""
+    silenced: float
+    """Tokens that S2T or another mask of candidates silences."""
+    dropped: float
+    """Tokens that the selection does not keep."""
+    touched: float
+    """Tokens whose weight it changes."""
+    weight: float
+    """Sum of these changes, of the sum of all weights."""
+
+
+class Row(NamedTuple):
+    """A method at a size, with the doses of its trainings."""
+
+    size: str
+    title: str
+    doses: list[Dose]
+
+
+def dose(artefacts: Artefacts, run: TrainingRun) -> Dose:
+    """Return the dose of a training."""
+    dropped = 1 - values_of(artefacts, run, "kept_fraction")
+    touched = weight = np.full(len(dropped), nan)
+    if all("touched_fraction" in record for record in artefacts.metrics(run)):
+        names = "touched_fraction", "touched_weight"
+        touched, weight = (values_of(artefacts, run, name) for name in names)
+    acts = 100 * float(((dropped > 0) | (touched > 0)).mean())
+    silenced = float(values_of(artefacts, run, "silenced_fraction").mean())
+    means = (100 * float(one.mean()) for one in (dropped, touched, weight))
+    return Dose(acts, silenced, *means)
+
+
+def rows_of(artefacts: Artefacts) -> Iterator[Row]:
+    """Yield a row for each size and method."""
+    study = artefacts.study
+    for size in study.run.sizes:
+        for method in study.run.methods:
+            runs = (TrainingRun(size, method, seed) for seed in study.run.seeds)
+            yield Row(size, study.title(method), [dose(artefacts, run) for run in runs])
+
+
+def make(artefacts: Artefacts) -> Table:
+    """Return the table of doses, a row for each size and method."""
+
+    def column(heading: str, name: str) -> Column[Row]:
+        return estimated(
+            heading, lambda row: mean_of_seeds([getattr(one, name) for one in row.doses]), ".3g"
+        )
+
+    columns: list[Column[Row]] = [
+        SIZE,
+        METHOD,
+        column("Updates in which it acts [%]", "acts"),
+        column("Tokens silenced [%]", "silenced"),
+        column("Tokens not kept [%]", "dropped"),
+        column("Tokens touched [%]", "touched"),
+        column("Change of their weights [%]", "weight"),
+    ]
+    return Table(
+        columns=columns,
+        rows=[*rows_of(artefacts)],
+        caption="What each method does to an update, compared with the clipped surrogate with the same clip "
+        "in which every token counts. In brackets: 95 % intervals over training seeds (Student's t).",
+        notes=[
+            "A method acts in an update if it changes the weight of a token in the gradient. The change of "
+            "weights is the sum of all changes, of the sum of all weights: 100 % is as much as the update "
+            "itself. KL term, divisor and mean of the loss, and the gradient of entropies, are not in it.",
+            "Silenced tokens are candidates (A > 0, probability below tau_p); tokens not kept are all that a "
+            "selection leaves out.",
+        ],
+    )

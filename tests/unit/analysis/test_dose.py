@@ -1,0 +1,34 @@
+"""The dose of a method: shares of updates and tokens from known metrics."""
+
+import pytest
+
+from stapo import paths
+from stapo.analysis.artefacts import Artefacts
+from stapo.analysis.tables.dose import dose, make
+from stapo.files import write_jsonl
+from stapo.study import parse_study
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+def test_a_method_acts_where_it_drops_or_touches_a_token(raw_study, tmp_path, recorded):
+    raw_study["run"] |= {"methods": ["stapo"], "seeds": [0]}
+    raw_study["training"]["steps"] = 10
+    study = parse_study(raw_study)
+    (run,) = study.runs()
+    records = []
+    for step in range(10):
+        line = {"step": step + 1, "silenced_fraction": 0.001 * (step < 4)}
+        line["kept_fraction"] = 1 - line["silenced_fraction"]
+        if recorded:
+            line |= {"touched_fraction": 0.02 * (step < 6), "touched_weight": 0.5 * (step < 6)}
+        records.append(line)
+    write_jsonl(tmp_path / paths.METRICS.format(study=study.name, **run.wildcards), records)
+    artefacts = Artefacts(study, tmp_path)
+    found = dose(artefacts, run)
+    assert found.acts == pytest.approx(60 if recorded else 40)
+    assert found.silenced == pytest.approx(0.04)
+    assert found.dropped == pytest.approx(0.04)
+    assert (found.touched == pytest.approx(1.2)) == recorded
+    assert (found.weight == pytest.approx(30)) == recorded
+    table = make(artefacts)
+    assert all(column.shown(row) for column in table.columns for row in table.rows)
