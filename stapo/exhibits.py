@@ -17,8 +17,9 @@ PAPER_SILENCED = 0.01
 """Silenced tokens in percent; the paper reports less in nearly all steps."""
 
 Need = Literal[
-    "vllm", "checkpoints", "interventions", "quadrant-interventions", "marks", "ablation"
-]
+    "vllm", "checkpoints", "interventions", "quadrant-interventions", "method-interventions", "marks",
+    "ablation",
+]  # fmt: skip
 """What not every study has; see `NEEDS`."""
 NEEDS: dict[Need, str] = {
     "vllm": "rollouts by vLLM (training.rollouts)",
@@ -26,6 +27,7 @@ NEEDS: dict[Need, str] = {
     "interventions": "interventions (interventions.checkpoints)",
     "marks": "a world with known truth (data.builder: marked-chains)",
     "quadrant-interventions": "interventions with random tokens (interventions.controls)",
+    "method-interventions": "interventions by whole methods (interventions.methods)",
     "ablation": "methods that differ only in one argument of their token selection (methods, run.methods)",
 }
 """What a study must have, in words, with the settings that add it."""
@@ -100,6 +102,7 @@ def _shown(exhibits: dict[str, Exhibit], study: "Study") -> list[str]:
         "ablation": bool(families(study)),
         "interventions": bool(study.intervened()),
         "marks": getattr(study.data, "builder", "") == "marked-chains",
+        "method-interventions": bool(study.intervened() and study.interventions.methods),
         "quadrant-interventions": bool(study.intervened())
         and "random" in study.interventions.controls,
     }

@@ -1,6 +1,9 @@
 """The page of the methods of the suite and their token selections, from `stapo.methods`."""
 
-from stapo.methods import METHODS, SELECTION_SPECS, Argument, Method
+from collections.abc import Iterator, Mapping
+
+from stapo.methods import METHODS, PARTS, SELECTION_SPECS, Argument, Method, SelectionSpec
+from stapo.methods.parts import Part
 
 INTRODUCTION = """# Methods
 
@@ -21,15 +24,26 @@ def methods_page() -> str:
         "## Token selections\n\nEach is a function of [stapo.objective](api/objective.md), "
         "which explains it. Its arguments are settings of a method.\n"
     )
-    for name, spec in SELECTION_SPECS.items():
-        parts.append(f"### `{name}`\n")
-        rows = [_argument(key, one) for key, one in spec.arguments.items()]
-        parts.append("\n".join(rows) + "\n" if rows else "No arguments.\n")
+    parts += _parts(SELECTION_SPECS)
+    for kind, declared in PARTS.items():
+        parts.append(f"## Setting `{kind}`\n")
+        parts += _parts(declared)
     return "\n".join(parts)
+
+
+def _parts(declared: Mapping[str, SelectionSpec | Part]) -> Iterator[str]:
+    for name, spec in declared.items():
+        yield f"### `{name}`\n"
+        rows = [_argument(key, one) for key, one in spec.arguments.items()]
+        yield "\n".join(rows) + "\n" if rows else "No arguments.\n"
 
 
 def _method(name: str, method: Method) -> str:
     settings = {key: getattr(method, key) for key in SETTINGS} | dict(method.arguments)
+    settings |= {key: value for key, value in method.settings.items() if key != "part_args"}
+    for kind in PARTS:
+        arguments = method.part(kind).arguments
+        settings |= {key: method.arguments_of(kind)[key] for key in arguments}
     shown = [
         f"- `{key}`: {'off' if value is None else f'`{value}`'}" for key, value in settings.items()
     ]

@@ -7,7 +7,7 @@ nats.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -95,6 +95,9 @@ class Repetition:
     """As of an arm, before the update."""
     arms: Mapping[str, ArmRecord]
     """Name in `stapo.records.arms.ARMS` -> its update."""
+    methods: Mapping[str, ArmRecord] = field(default_factory=dict)
+    """Method -> what its updates with the whole rollout changed. Their number of tokens is that of touched
+    ones in all updates; norm, and cosine with the first method's, are those of the change of weights."""
 
     def __post_init__(self) -> None:
         if not {NOTHING, SILENCED} <= self.arms.keys() <= ARMS.keys():

@@ -227,7 +227,8 @@ def _interventions(of: Jobs) -> Iterator[Job]:
                 "training": training_settings(study.training_of(settings.method), UNUSED),
                 "end_tokens": sorted(set(study.end_tokens)),
                 "interventions": settings.constants()
-                | settings.model_dump(exclude={"checkpoints", "method"}),
+                | settings.model_dump(exclude={"checkpoints", "method", "methods"}),
+                **_of_methods(study),
             },
             {"checkpoint": of_checkpoint(of, checkpoint), "data": of.one("prompts", "")},
             tuple(
@@ -235,6 +236,19 @@ def _interventions(of: Jobs) -> Iterator[Job]:
                 for suffix in paths.INTERVENTION_SUFFIXES
             ),
         )
+
+
+def _of_methods(study: Study) -> dict[str, Any]:
+    """Return what determines the updates by whole methods, empty without any."""
+    names, training = study.interventions.methods, study.training
+    if not names:
+        return {}
+    per_rollout = training.prompts_per_batch // training.prompts_per_mini_batch
+    return {
+        "methods": {name: method_settings(study.method(name)) for name in names},
+        "updates": per_rollout,
+        "statistics": training.statistics,
+    }
 
 
 def _intervene(of: Jobs, jobs: list[Job], how: Resources) -> None:
@@ -259,6 +273,7 @@ def _intervene(of: Jobs, jobs: list[Job], how: Resources) -> None:
                 settings=study.interventions,
                 training=study.training_of(name),
                 method=study.method(name),
+                methods={one: study.method(one) for one in study.interventions.methods},
                 model=Path(paths.checkpoint_path(study.name, Checkpoint.parse(job.name))),
                 prompts=Path(paths.PROMPTS.format(study=study.name)),
                 work=Path(paths.INTERVENE_WORK.format(fingerprint=job.fingerprint)),

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any
 
-from stapo.methods import ARGUMENTS, METHODS
+from stapo.methods import ARGUMENTS, METHODS, PART_ARGUMENTS, PARTS
 from stapo.study.loader import Place, Problem, close_name
 from stapo.study.schema import TrainingSettings
 from stapo.study.study import BASE_TITLE, Study
@@ -139,6 +139,13 @@ def _methods(study: Study) -> Iterator[Problem]:
                     own = "its selection is your own; set its arguments under selection_args"
                     about = f"it has no such setting; it takes {', '.join(takes) or 'none'}"
                     yield (*place, key), own if is_own else about
+            method = study.method(name)
+            of_parts = [key for kind in PARTS for key in method.part(kind).arguments]
+            for key in PART_ARGUMENTS:
+                if getattr(given, key) is not None and key not in of_parts:
+                    known = ", ".join(of_parts) or "nothing"
+                    about = f"none of its parts takes it; they take {known}"
+                    yield (*place, key), about
         if given.selection and name in METHODS:
             about = "a selection of your own needs a name of its own"
             yield (*place, "selection"), f"{about}: methods: {{mine: {{base: {name}, ...}}}}"
@@ -193,6 +200,11 @@ def _others(study: Study) -> Iterator[Problem]:
                 ("interventions", "method"),
                 f"{section.method} {about}; choose from {', '.join(known)}",
             )
+    yield from _unknown(("interventions", "methods"), section.methods, [*METHODS, *study.methods])
+    for name in section.methods:
+        if _is_sound(study, name) and study.method(name).kl_coefficient > 0:
+            about = f"{name} has a KL term, for which interventions have no reference; leave it out"
+            yield ("interventions", "methods"), about
     run, steps = study.run, len(study.kept_steps()) + 1
     checkpoints = len(run.sizes) * (1 + len(run.methods) * len(run.seeds) * steps)
     cells = checkpoints * len(run.decodings) * len(run.benchmarks)

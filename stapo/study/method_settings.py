@@ -6,7 +6,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints, create_model
 
-from stapo.methods import ARGUMENTS, METHODS, PARENTS, AggregationName, Argument, Method
+from stapo.methods import (
+    ARGUMENTS,
+    METHODS,
+    OF_RIVALS,
+    PARENTS,
+    PART_ARGUMENTS,
+    PARTS,
+    AggregationName,
+    Argument,
+    Method,
+)
 from stapo.study.fields import (
     PYTHON_NAME,
     Buffer,
@@ -42,6 +52,9 @@ class AllMethods(Strict):
     )
     dual_clip: float | None = Field(
         None, gt=1, le=1e6, description="Bound for A < 0: the surrogate is at least dual_clip A"
+    )
+    divisor: Literal["kept", "all"] | None = off(
+        "Tokens that the divisor of the loss counts: those that the selection keeps, or all"
     )
 
 
@@ -80,15 +93,20 @@ def _field(argument: Argument) -> Any:
     return Annotated[kind, Field(**bounds)] | None, Field(None, description=argument.description)
 
 
+def _part(kind: str) -> Any:
+    return off(f"The {kind} of the method: a function of stapo.objective")
+
+
 if TYPE_CHECKING:
     MethodSettings = _MethodSettings
 else:
-    # Adds a field for each argument of a selection in `stapo.methods`.
+    # Adds a field for each argument of a selection or part in `stapo.methods`, and for the parts.
     MethodSettings = create_model(
         "MethodSettings",
         __base__=_MethodSettings,
         __doc__=_MethodSettings.__doc__,
-        **{name: _field(argument) for name, argument in ARGUMENTS.items()},
+        **{name: _field(argument) for name, argument in (ARGUMENTS | PART_ARGUMENTS).items()},
+        **{kind: (Literal[tuple(names)] | None, _part(kind)) for kind, names in PARTS.items()},
     )
 
 
@@ -156,7 +174,10 @@ def _as_variant(name: str, parent: Method) -> Method:
 
 def _changed(method: Method, given: Settings) -> Method:
     args = {key: value for key, value in given.items() if key in ARGUMENTS}
-    others = {key: value for key, value in given.items() if key not in args}
+    parts = {key: value for key, value in given.items() if key in PART_ARGUMENTS}
+    others = {key: value for key, value in given.items() if key not in {**args, **parts}}
+    if parts:
+        others["part_args"] = {**method.part_args, **parts}
     args |= others.pop("selection_args", {})
     if "selection" in others:
         # Arguments of another selection are none of this one.
@@ -180,10 +201,21 @@ def _source(origin: Method, changes: Settings, is_variant: bool) -> str:
 
 def differences(origin: Method, found: Method) -> dict[str, Any]:
     """Return the settings and selection arguments of a method that differ from those of another."""
-    settings = ("selection", "clip_low", "clip_high", "aggregation", "kl_coefficient", "dual_clip")
+    settings: tuple[str, ...] = (
+        "selection",
+        "clip_low",
+        "clip_high",
+        "aggregation",
+        "kl_coefficient",
+        "dual_clip",
+    )
     # In an order that does not depend on that of the keys in a file.
     args = sorted(found.selection_args, key=lambda key: (key not in origin.selection_args, key))
     pairs = {key: (origin.selection_args.get(key), found.selection_args[key]) for key in args}
+    pairs |= {
+        key: (origin.part_args.get(key), found.part_args[key]) for key in sorted(found.part_args)
+    }
+    settings += tuple(key for key in OF_RIVALS if key != "part_args")
     pairs |= {key: (getattr(origin, key), getattr(found, key)) for key in settings}
     changed = {key: new for key, (old, new) in pairs.items() if old != new}
     return changed | ({"selection": named(found.selection)} if "selection" in changed else {})

@@ -327,6 +327,12 @@ class Interventions(Strict):
         exclude_if=lambda value: value == [*CONTROLS],
         description="What else updates silence, as many tokens as S2T",
     )
+    methods: Annotated[list[Name], Field(max_length=100)] = Field(
+        [],
+        exclude_if=lambda value: not value,
+        description="Methods that use the same whole rollout, in as many updates as in a training; they are "
+        "compared with the first",
+    )
 
     @property
     def arms(self) -> list[str]:

@@ -66,6 +66,8 @@ class InterventionJob:
     training: TrainingSettings
     method: Method
     """Method whose selection is S2T here."""
+    methods: dict[str, Method]
+    """Name -> method, whose updates with the whole rollout are compared with those of the first."""
     model: Path
     """Weights and tokenizer of the checkpoint."""
     prompts: Path
@@ -76,6 +78,11 @@ class InterventionJob:
     """Output path of the JSON file; the tokens are beside it, as parquet."""
     engine: EngineSettings = field(default_factory=EngineSettings)
     end_tokens: Sequence[str] = ()
+
+    @property
+    def updates(self) -> int:
+        """Updates with one rollout by a whole method, as in a training."""
+        return self.training.prompts_per_batch // self.training.prompts_per_mini_batch
 
 
 def intervene(job: InterventionJob) -> list[Path]:
@@ -133,7 +140,8 @@ def _repeat(job: InterventionJob, left: Sequence[int]) -> None:
         raise StudyError([f"interventions.prompts: {about}; use fewer"])
     trainer.prepare()
     moments = _moments(job, trainer, records)
-    with bar(job.checkpoint, len(left) * len(job.settings.arms), "update") as shown:
+    each = len(job.settings.arms) + len(job.methods)
+    with bar(job.checkpoint, len(left) * each, "update") as shown:
         for number in left:
             chance = Random(f"intervention {job.settings.seed} {number}")
             chosen = chance.sample(records, per_rollout + held_out)
@@ -230,12 +238,9 @@ def _repetition(
     silenced = silenced_by_arm(batch, job.method, seed)
     none = trainer.gradient(rollout, batch.mask)
     tail = _tail(trainer, job, held_out)
-    arms: dict[str, ArmRecord] = {}
-    table = None
-    for arm in job.settings.arms:
-        trainer.restore(moments)
-        gradient = trainer.gradient_without(rollout, silenced[arm], none)
-        trainer.step(job.training.learning_rate, gradient)
+
+    def outcome() -> tuple[Tensor, dict[str, Any]]:
+        """Return the entropies of the current weights at the rollout, and what an update changed."""
         entropies = trainer.look(rollout)[1]
         changed = [trainer.look(one) for one in held_out]
         again = [*respond_held_out()]
@@ -244,21 +249,46 @@ def _repetition(
             kl_k3(before["old_per_token_logps"].double(), logps.double())
             for before, (logps, _) in zip(held_out, changed, strict=True)
         ]
+        return entropies, {
+            "entropy": _mean([one for _, one in changed], held_out),
+            "entropy_resampled": _mean([one["old_entropies"] for one in again], again),
+            "entropy_rollout": _mean([entropies], [rollout]),
+            "reward": _reward(again),
+            "kl": _mean(kl, held_out),
+            "tail_mass": _tail(trainer, job, held_out),
+        }
+
+    arms: dict[str, ArmRecord] = {}
+    table = None
+    for arm in job.settings.arms:
+        trainer.restore(moments)
+        gradient = trainer.gradient_without(rollout, silenced[arm], none)
+        trainer.step(job.training.learning_rate, gradient)
+        entropies, found = outcome()
         arms[arm] = ArmRecord(
             silenced=int(silenced[arm].sum()),
             gradient_norm=inner(gradient, gradient) ** 0.5,
             cosine=cosine(gradient, none),
-            entropy=_mean([one for _, one in changed], held_out),
-            entropy_resampled=_mean([one["old_entropies"] for one in again], again),
-            entropy_rollout=_mean([entropies], [rollout]),
-            reward=_reward(again),
-            kl=_mean(kl, held_out),
-            tail_mass=_tail(trainer, job, held_out),
+            **found,
         )
         if arm == NOTHING:
             table = _tokens(job, number, rollout, silenced[SILENCED], entropies)
         shown.update()
     assert table is not None
+    methods: dict[str, ArmRecord] = {}
+    first: dict[str, Tensor] = {}
+    for name, method in job.methods.items():
+        trainer.restore(moments)
+        touched = trainer.updates(rollout, method, job.updates, job.training)
+        change = trainer.change()
+        first = first or change
+        methods[name] = ArmRecord(
+            silenced=touched,
+            gradient_norm=inner(change, change) ** 0.5,
+            cosine=cosine(change, first),
+            **outcome()[1],
+        )
+        shown.update()
     positive = batch.mask & (batch.advantages > 0).unsqueeze(1)
     record = Repetition(
         repetition=number,
@@ -272,6 +302,7 @@ def _repetition(
         entropy=_mean([one["old_entropies"] for one in held_out], held_out),
         tail_mass=tail,
         arms=arms,
+        methods=methods,
     )
     return record, table
 

@@ -16,11 +16,14 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from trl.trainer.utils import split_tensor_dict
 
 from stapo.methods import Method, s2t_arguments
 from stapo.objective import at_resolution, spurious_candidates
+from stapo.objective.penalties import PENALTIES
 from stapo.objective.selection import chosen, drawn
 from stapo.records.arms import MOMENT_ROLLOUTS, NOTHING, SILENCED
+from stapo.study.schema import TrainingSettings
 from stapo.training.minibatch import MiniBatch
 from stapo.training.trainer import StapoTrainer, response_seed, sequences_of
 from stapo.training.update import select
@@ -132,6 +135,37 @@ class InterventionTrainer(StapoTrainer):
             name: ((total * value.double() - count * own[name].double()) / (total - count)).float()
             for name, value in whole.items()
         }
+
+    def updates(
+        self, rollout: Rollout, method: Method, number: int, training: TrainingSettings
+    ) -> int:
+        """Use a rollout for some updates by a method, as in a training; return the tokens that it touches.
+
+        The statistics of all updates after the first are those of the training.
+        """
+        usual, self.method = self.method, method
+        self.penalty_state, touched = None, 0
+        slices, self.args.steps_per_generation = self.args.steps_per_generation, number
+        self.args.statistics = training.statistics
+        try:
+            own = {**rollout, **self.of_method(rollout["rewards"])}
+            if PENALTIES[method.penalty].against_proxy:
+                own["proxy_logps"] = self.proxy_of(rollout)
+            for self._step, part in enumerate(split_tensor_dict(own, number)):
+                self.model.zero_grad()
+                self._accumulate_gradients(self.model, part)
+                record = self._record
+                assert record is not None
+                touched += round((record.touched_fraction or 0.0) * record.num_tokens)
+                self.step(training.learning_rate)
+        finally:
+            self.method, self._step, self.args.steps_per_generation = usual, 0, slices
+            self.args.statistics = "behaviour"
+        return touched
+
+    def change(self) -> dict[str, Tensor]:
+        """Return the change of the weights since the first ones, on the CPU."""
+        return {name: p.detach().cpu() - self._start[name] for name, p in self._trained()}
 
     def step(self, learning_rate: float, gradient: dict[str, Tensor] | None = None) -> None:
         """Clip the gradient, or another one, and update the weights."""

@@ -154,21 +154,30 @@ class StapoTrainer(ResumableTrainer):
             )
         output["old_entropies"] = self._behaviour_entropies
         if PENALTIES[self.method.penalty].against_proxy:
-            min_p = self.method.arguments_of("penalty")["min_p"]
-            output["proxy_logps"], _ = self._scored(self.model, sequences_of(output), min_p)
+            output["proxy_logps"] = self.proxy_of(output)
         output = whole_rollout(
             self.accelerator,
             {name: output[name] for name in TAKEN if name in output},
             self._tokenizer.pad_token_id,
         )
         output["rewards"] = self._rollout_rewards
-        of_groups = self._rollout_rewards, self.num_generations, self.args.advantage_epsilon
-        estimate = ADVANTAGES[self.method.advantage]
-        output["advantages"] = estimate(*of_groups, **self.method.arguments_of("advantage"))
-        if self.method.advantage != "group":
-            output["group_advantages"] = group_advantages(*of_groups)
+        output |= self.of_method(self._rollout_rewards)
         self._seconds[ROLLOUT] = perf_counter() - start
         return output
+
+    def of_method(self, rewards: Tensor) -> dict[str, Tensor]:
+        """Return the advantages of the method, and the usual ones if these are others."""
+        of_groups = rewards, self.num_generations, self.args.advantage_epsilon
+        estimate, args = ADVANTAGES[self.method.advantage], self.method.arguments_of("advantage")
+        if self.method.advantage == "group":
+            return {"advantages": estimate(*of_groups)}
+        usual = group_advantages(*of_groups)
+        return {"advantages": estimate(*of_groups, **args), "group_advantages": usual}
+
+    def proxy_of(self, rollout: dict[str, Tensor]) -> Tensor:
+        """Return (b, T) log-probs of the proxy that the method's penalty needs."""
+        min_p = self.method.arguments_of("penalty")["min_p"]
+        return self._scored(self.model, sequences_of(rollout), min_p)[0]
 
     def _generate(self, prompts: list[Any]) -> Any:
         start = perf_counter()

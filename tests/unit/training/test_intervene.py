@@ -9,7 +9,7 @@ import pytest
 import torch
 from training_jobs import TRAINING, parity_reward
 
-from stapo.methods import JUSTRL, STAPO
+from stapo.methods import JUSTRL, METHODS, STAPO
 from stapo.records.arms import ARMS, CONTROLS, NOTHING, SILENCED
 from stapo.records.interventions import read_intervention
 from stapo.study import StudyError
@@ -43,6 +43,7 @@ def job_of(world: Path, out: Path, **changes: Any) -> InterventionJob:
         "settings": Interventions(repetitions=2, prompts=6, controls=[*ARMS][2:]),
         "training": TRAINING,
         "method": OFTEN,
+        "methods": {},
         "model": world / "base",
         "prompts": world / "prompts.jsonl",
         "work": out / "work",
@@ -80,6 +81,26 @@ def test_arms_silence_equally_many_tokens_and_measure_something(made):
             # Where they are scarce, two arms silence all rare tokens with A < 0.
             assert different >= len(ARMS) - 1, name
         assert all(arm.kl > 0 and arm.entropy != one.entropy for arm in one.arms.values())
+
+
+def test_methods_use_a_whole_rollout_from_the_same_weights_whatever_came_before(world, tmp_path):
+    training = TRAINING.model_copy(update={"prompts_per_batch": 4, "prompts_per_mini_batch": 2})
+    held = replace(METHODS["lp-reg"], part_args={"unlikely_share": 0.5})
+    bonus = replace(METHODS["entropy-bonus"], part_args={"entropy_coefficient": 0.1})
+    others = {"qae": METHODS["qae"], "held": held, "bonus": bonus}
+    methods = {"justrl": JUSTRL, **others, "again": JUSTRL}
+    settings = Interventions(repetitions=2, prompts=6, rollout_prompts=4)
+    job = job_of(world, tmp_path, methods=methods, training=training, settings=settings)
+    assert job.updates == 2
+    intervene(job)
+    for one in read_intervention(job.out).repetitions:
+        assert one.methods["again"] == one.methods["justrl"]
+        assert one.methods["justrl"].cosine == 1
+        assert one.methods["justrl"].silenced == 0
+        assert all(one.methods[n].silenced > 0 and -1 < one.methods[n].cosine < 1 for n in others)
+        assert all(arm.gradient_norm > 0 and arm.kl > 0 for arm in one.methods.values())
+        # Two updates move the weights further than one.
+        assert one.methods["justrl"].kl != one.arms[NOTHING].kl
 
 
 def test_without_candidates_all_arms_are_equal_to_the_bit(world, tmp_path):
