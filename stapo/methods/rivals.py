@@ -124,7 +124,13 @@ RIVALS: dict[str, Method] = {
         source="arXiv 2505.22617: no clip, share 0.002, coefficient 1",
     ),
     "clip-cov": CLIP_COV,
-    "clip-cov-authors": replace(CLIP_COV, clip_low=1.0, clip_high=1.0, source="arXiv 2505.22617"),
+    "clip-cov-authors": replace(
+        CLIP_COV,
+        title="Clip-Cov (its clip)",
+        clip_low=1.0,
+        clip_high=1.0,
+        source="arXiv 2505.22617",
+    ),
     "cispo": CISPO,
     "qae": QAE,
     "entropy-bonus": ENTROPY_BONUS,
@@ -133,7 +139,9 @@ RIVALS: dict[str, Method] = {
     "gspo": GSPO,
     "sapo": SAPO,
     "ce-gppo": CE_GPPO,
-    "ce-gppo-authors": replace(CE_GPPO, clip_high=0.2, source="arXiv 2509.20712"),
+    "ce-gppo-authors": replace(
+        CE_GPPO, title="CE-GPPO (its clip)", clip_high=0.2, source="arXiv 2509.20712"
+    ),
     "w-reinforce": W_REINFORCE,
     "dr-grpo": DR_GRPO,
     "mirror": MIRROR,
