@@ -125,22 +125,18 @@ def check(study: StudyFile, as_json: JsonOption = False) -> None:
 @app.command()
 def plan(
     study: StudyFile,
-    gpu: Annotated[str | None, typer.Option(help="Default: h200; for tiny models, cpu")] = None,
-    gpus: Annotated[
-        int | None, typer.Option(min=1, help="Of one training; default: fewest")
-    ] = None,
-    total_gpus: Annotated[int | None, typer.Option(min=1, help="Default: of one training")] = None,
+    gpu: Annotated[str, typer.Option(help="Such as h100, or cpu for tiny models")] = "h200",
+    gpus: Annotated[int, typer.Option(min=1, help="Of one training")] = 8,
     as_json: JsonOption = False,
 ) -> None:
-    """Estimate the costs of a study: jobs, device time, tokens, disk, wall time.
+    """Estimate the costs of a study: jobs, hours, GPU-hours, disk.
 
-    Example: stapo plan workflows/studies/paper.yaml --gpu h100 --gpus 8 --total-gpus 64
+    Example: stapo plan workflows/studies/paper.yaml --gpu h100 --gpus 8
     """
-    from stapo.operations.plan import machine, plan_document, print_plan
+    from stapo.operations.plan import plan_document, print_plan
 
-    found = study_of(study)
-    on = machine(found, gpu, gpus, total_gpus)
-    tell(as_json, lambda: plan_document(found, on), lambda: print_plan(found, on, console()))
+    asked = study_of(study), gpu, 1 if gpu == "cpu" else gpus
+    tell(as_json, lambda: plan_document(*asked), lambda: print_plan(*asked, console()))
 
 
 @app.command()

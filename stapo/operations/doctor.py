@@ -39,7 +39,7 @@ def diagnose(study: Study) -> Iterator[Check]:
     yield gpus(vllm)
     for fault in toolchain.compiler_faults() if vllm else ():
         yield Check("error", *fault)
-    yield disk(disk_needed(study) or 0)
+    yield disk(disk_needed(study))
     yield hub(study)
 
 
@@ -73,7 +73,7 @@ def gpus(vllm: bool) -> Check:
     return Check("error", f"{what}; the study uses vLLM", remedy)
 
 
-def disk(needed_bytes: int, root: Path = Path()) -> Check:
+def disk(needed_bytes: float, root: Path = Path()) -> Check:
     """Check that there is enough free space for a study where results/ is; quotas are not considered."""
     place = root / "results" if (root / "results").is_dir() else root
     free = shutil.disk_usage(place).free
