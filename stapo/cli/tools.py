@@ -191,13 +191,10 @@ def fetch(
     """
     from stapo.hub import OFFLINE
     from stapo.operations.fetch import fetch as run
-    from stapo.operations.fetch import prepare_network
 
-    found = study_of(study)
     if check:
-        os.environ.update(dict.fromkeys(OFFLINE, "1"))
-    prepare_network(found)
-    if not run(found, typer.echo):
+        os.environ[OFFLINE] = "1"
+    if not run(study_of(study), typer.echo):
         raise typer.Exit(1)
 
 

@@ -4,7 +4,6 @@ The published prompt template of a verifier is downloaded, checked, and parsed; 
 """
 
 import ast
-import os
 import shutil
 from hashlib import sha256
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from stapo.files import replace_directory, replace_file, write_json
-from stapo.hub import with_retries
+from stapo.hub import from_hub
 from stapo.paths import VERIFIER_TEMPLATE
 from stapo.provenance import write_sums
 from stapo.study import StudyError
@@ -66,7 +65,7 @@ def cached(model: HubModel) -> Path:
     def download() -> str:
         return snapshot_download(model.hub, revision=model.revision, allow_patterns=[*FILES])
 
-    return Path(with_retries(download))
+    return Path(from_hub(download))
 
 
 def _copy(model: FolderModel | HubModel, path: Path) -> None:
@@ -143,12 +142,10 @@ def _source(template: Template, place: str) -> bytes:
     if kept.is_file() and sha256(content := kept.read_bytes()).hexdigest() == template.sha256:
         return content
     try:
-        if constants.HF_HUB_OFFLINE or os.environ.get("HF_DATASETS_OFFLINE"):
+        if constants.HF_HUB_OFFLINE:
             raise FileNotFoundError("not in the cache, and offline mode is on")
         address = f"{ADDRESS}/{template.github}/{template.revision}/{template.file}"
-        content = with_retries(
-            lambda: httpx.get(address, timeout=SECONDS).raise_for_status().content
-        )
+        content = from_hub(lambda: httpx.get(address, timeout=SECONDS).raise_for_status().content)
     except (OSError, RuntimeError, httpx.HTTPError) as error:
         remedy = (
             "run `stapo fetch` where there is a network, or set evaluation.verifier.template: own"

@@ -1,10 +1,13 @@
 """Checks whether this machine can run a study: one line per check, with a remedy for each problem.
 
-Only what ends or spoils a run is looked at. Run it where the jobs will run: a login node may differ from the
-compute nodes.
+Only what ends a run is looked at. Run it where the jobs will run: a login node may differ from the compute
+nodes. Models and data are checked by `stapo fetch --check`.
 """
 
+import os
 import shutil
+import subprocess
+import sysconfig
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
@@ -14,21 +17,18 @@ from typing import Any, Literal
 from rich.console import Console
 from rich.text import Text
 
-from stapo.hub import reason_unreachable
-from stapo.operations import toolchain
-from stapo.operations.fetch import needs
 from stapo.operations.plan import disk_needed
 from stapo.study import Study
 from stapo.text import visible
 
-STYLES = {"ok": "green", "warning": "yellow", "error": "red"}
+STYLES = {"ok": "green", "error": "red"}
 
 
 @dataclass(frozen=True)
 class Check:
     """Result of a check, with a remedy if there is a problem."""
 
-    level: Literal["ok", "warning", "error"]
+    level: Literal["ok", "error"]
     what: str
     remedy: str = ""
 
@@ -37,10 +37,9 @@ def diagnose(study: Study) -> Iterator[Check]:
     """Yield the checks of this machine and the working directory for a study."""
     vllm = study.training.rollouts.startswith("vllm") or study.evaluation.backend == "vllm"
     yield gpus(vllm)
-    for fault in toolchain.compiler_faults() if vllm else ():
-        yield Check("error", *fault)
+    if vllm:
+        yield compiler()
     yield disk(disk_needed(study))
-    yield hub(study)
 
 
 def doctor_document(study: Study) -> dict[str, Any]:
@@ -55,10 +54,10 @@ def print_diagnosis(study: Study, console: Console) -> bool:
     failed = False
     for check in diagnose(study):
         failed |= check.level == "error"
-        level = Text(f"{check.level:8} ", style=STYLES[check.level])
+        level = Text(f"{check.level:6} ", style=STYLES[check.level])
         console.print(level.append(visible(check.what), style="none"), soft_wrap=True)
         if check.remedy:
-            console.print(Text(f"         -> {visible(check.remedy)}"), soft_wrap=True)
+            console.print(Text(f"       -> {visible(check.remedy)}"), soft_wrap=True)
     return failed
 
 
@@ -73,6 +72,21 @@ def gpus(vllm: bool) -> Check:
     return Check("error", f"{what}; the study uses vLLM", remedy)
 
 
+def compiler() -> Check:
+    """Check that Triton can compile C with Python's headers at run time."""
+    program = os.environ.get("CC") or next(filter(shutil.which, ("gcc", "clang")), "gcc")
+    command = [program, "-E", f"-I{sysconfig.get_path('include')}", "-"]
+    source = {"input": "#include <Python.h>", "text": True, "capture_output": True}
+    try:
+        works = subprocess.run(command, check=False, **source).returncode == 0
+    except OSError:
+        works = False
+    if works:
+        return Check("ok", f"{program} finds Python's headers")
+    remedy = "install gcc and the headers (Debian: python3-dev), or load their modules"
+    return Check("error", f"{program} is not there, or does not find Python's headers", remedy)
+
+
 def disk(needed_bytes: float, root: Path = Path()) -> Check:
     """Check that there is enough free space for a study where results/ is; quotas are not considered."""
     place = root / "results" if (root / "results").is_dir() else root
@@ -81,12 +95,3 @@ def disk(needed_bytes: float, root: Path = Path()) -> Check:
     if free >= needed_bytes:
         return Check("ok", what)
     return Check("error", what, "free some space, or start in a directory on a larger disk")
-
-
-def hub(study: Study) -> Check:
-    """Check that the Hub answers if the study needs it; `stapo fetch --check` looks into the caches."""
-    reason = reason_unreachable() if any(True for _ in needs(study)) else ""
-    if reason:
-        remedy = "`stapo fetch STUDY --check` says whether everything is in its cache"
-        return Check("warning", reason, remedy)
-    return Check("ok", "the Hub answers, or nothing is needed from it")
