@@ -80,7 +80,7 @@ def _copy(model: FolderModel | HubModel, path: Path) -> None:
         write_json(path / SOURCE, {**model.model_dump(), "commit": snapshot.name})
     for source in files:
         shutil.copyfile(source, path / source.name)
-    if isinstance(model, FolderModel) and model_checksum(path, known=None) != model.sha256:
+    if isinstance(model, FolderModel) and model_checksum(path) != model.sha256:
         about = "its files changed since the study was read; run snakemake again"
         raise StudyError([f"{model.path}: {about}"])
     if model.chat_template:

@@ -9,14 +9,14 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from stapo.files import DamagedFileError, canonical, read_json, write_json
+from stapo.files import DamagedFileError, canonical, read_json
 from stapo.provenance import file_sums
 from stapo.study.loader import StudyError, read_file, read_text, shown_path
 
@@ -33,8 +33,6 @@ FILES = ("*.safetensors", "*.json", "*.jinja", "merges.txt", "LICENSE*")
 SOURCE = "source.json"
 """File with the origin of a model, which is no part of it."""
 TOKENIZER = ("tokenizer.json", "tokenizer_config.json")
-KNOWN = Path("work/checksums.json")
-"""Folder -> name -> size, time of modification and SHA-256 of files that were hashed before."""
 
 
 @dataclass(frozen=True)
@@ -243,29 +241,9 @@ def model_files(folder: Path) -> list[Path]:
     return sorted(path for path in found if path.name != SOURCE)
 
 
-def model_checksum(folder: Path, known: Path | None = KNOWN) -> str:
-    """Return one SHA-256 for the names and contents of the files of a model.
-
-    Args:
-        folder: folder of the model.
-        known: file of checksums that are used again where size and time of modification are unchanged;
-            None to read everything.
-    """
-    earlier: dict[str, Any] = {}
-    with suppress(OSError, DamagedFileError):
-        earlier = read_json(known) if known else {}
-    place = str(folder.resolve())
-    before, states = earlier.get(place, {}), {}
-    for path in model_files(folder):
-        status = path.stat()
-        states[path.name] = [status.st_size, status.st_mtime_ns]
-    changed = [name for name, state in states.items() if before.get(name, [])[:2] != state]
-    sums = {name: before[name][2] for name in states if name not in changed}
-    sums |= file_sums(folder, changed)
-    if known and changed:
-        with suppress(OSError):  # They are only computed again.
-            found = {name: [*state, sums[name]] for name, state in states.items()}
-            write_json(known, {**earlier, place: found})
+def model_checksum(folder: Path) -> str:
+    """Return one SHA-256 for the names and contents of the files of a model."""
+    sums = file_sums(folder, [path.name for path in model_files(folder)])
     return hashlib.sha256(canonical(sums).encode()).hexdigest()
 
 

@@ -10,6 +10,7 @@ cluster or outlive their Snakemake continue with the version that they were star
 """
 
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from functools import reduce
@@ -57,6 +58,7 @@ CODE: tuple[Place, ...] = (("methods", "*", "selection"), ("training", "reward")
 """Settings that name a function in a file, `*` for any name."""
 TEMPLATE: Place = ("models", "*", "chat_template")
 RESOLVED = "work/{study}/studies/{fingerprint}.json"
+WORD = re.compile(r"[\w+-]+(?:\.[\w+-]+)*")
 VARIABLE = "STAPO_STUDY"
 """Set for the jobs of a study: the file that they read it from."""
 KINDS = {"hub", "path", "file", "builder"}
@@ -71,6 +73,12 @@ NOTHING_TRAINED: dict[str, Any] = {
     "compare": None,
 }  # fmt: skip
 """What a study without methods need not say, since nothing reads it."""
+STAND_INS = {
+    **NOTHING_TRAINED,
+    "evaluation": {"batch_size": 1, "max_response_tokens": 1},
+    "run": {"methods": [], "seeds": [0]},
+}
+"""In place of wrong settings without a default, while other errors are looked for."""
 
 
 def merge(base: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
@@ -200,21 +208,42 @@ def _study(document: Document, is_read: bool) -> Study:
     """Return the study of a merged document.
 
     Raises:
-        StudyError: with every error of single fields or, if there is none, every other one; one line each.
+        StudyError: with every error, one line each.
     """
     raw = document.content
     if isinstance(raw.get("run"), dict) and raw["run"].get("methods") == []:
         raw = merge(NOTHING_TRAINED, raw)
+    problems: list[Problem] = []
+    wrong: set[Any] = set()
+    study: Study | None = None
     try:
         study = Study.model_validate(raw)
     except ValidationError as error:
         problems = [*field_problems(error, raw, Study.model_json_schema())]
-        raise StudyError(document.errors(problems)) from error
-    content = resolved_content(study)
-    problems = [*cross_problems(study), *_problems_of_files(study, content, is_read)]
+        study, wrong = _rest(raw, [place for place, _ in problems])
+    content = resolved_content(study) if study else {}
+    if study:
+        others = [*cross_problems(study), *_problems_of_files(study, content, is_read)]
+        problems += [one for one in others if not wrong & {*one[0], *WORD.findall(one[1])}]
     if problems:
         raise StudyError(document.errors(problems))
     return Study.model_validate(content)
+
+
+def _rest(raw: dict[str, Any], wrong: list[Place]) -> tuple[Study | None, set[Any]]:
+    """Return a study without its wrong settings, None if that is none, and the names of what was left out."""
+    left, names = deepcopy(raw), set[Any]()
+    for above in (0, 1):  # What is missing makes its section wrong.
+        for place in wrong:
+            path = tuple(key for key in place if isinstance(key, str))[: len(place) - above]
+            for section, _ in [*_matching(left, path)] if path else ():
+                section.pop(path[-1])
+            names.update(path[-1:])
+        try:
+            return Study.model_validate(merge(STAND_INS, left)), names
+        except ValidationError as error:
+            wrong = [place for place, _ in field_problems(error, left, {})]
+    return None, names
 
 
 def _problems_of_files(study: Study, content: dict[str, Any], is_read: bool) -> Iterator[Problem]:

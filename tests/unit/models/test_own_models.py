@@ -1,6 +1,5 @@
 """Models in a folder, and chat templates that a study names."""
 
-import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from stapo.models.shapes import shape_of
 from stapo.models.tiny import build_model, build_tokenizer
 from stapo.stages import jobs_of
 from stapo.stages.prepare import model_settings
-from stapo.study import Study, StudyError, files, parse_study, read_study
+from stapo.study import Study, StudyError, parse_study, read_study
 from stapo.study.reading import published_content, resolved_content
 from stapo.study.sources import TinyModel
 
@@ -68,17 +67,6 @@ def test_a_folder_is_copied_and_its_content_is_in_the_fingerprint_not_its_place(
     with pytest.raises(StudyError, match="its files changed since the study was read"):
         write_base(before.models["own"].model_dump(), folder / "other")
     assert not (folder / "other").exists()
-
-
-def test_files_are_hashed_again_only_if_they_changed(folder, monkeypatch):
-    hashed, file_sums = [], files.file_sums
-    monkeypatch.setattr(files, "file_sums", lambda at, n: hashed.append(n) or file_sums(at, n))
-    first = read(folder).models["own"].sha256
-    os.utime(folder / "weights" / "model.safetensors", (1, 1))
-    assert [read(folder).models["own"].sha256 for _ in range(2)] == [first] * 2
-    assert hashed[1:] == [["model.safetensors"], []]
-    (folder / "work" / "checksums.json").write_text("{")
-    assert read(folder).models["own"].sha256 == first
 
 
 def test_a_published_study_names_no_path(folder):
