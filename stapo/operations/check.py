@@ -17,30 +17,19 @@ NO_SETTINGS = ("title", "source", "bibtex", "revision")
 
 def check_document(study: Study) -> dict[str, Any]:
     """Return the document of `stapo check --json`."""
-    points, curve = len(study.kept_steps()) - len(study.full_steps()), study.evaluation.curve
-    found: dict[str, Any] = {
+    benchmarks = study.run.benchmarks
+    return {
         "study": study.name,
         "trainings": [str(run) for run in study.runs()],
         "steps": study.training.steps,
         "checkpoints": [str(one) for one in study.checkpoints() if study.is_full(one)],
         "decodings": list(study.run.decodings),
-        "responses": _responses(study, study.run.benchmarks),
-        "curve": None,
+        "responses": sum(study.problems(b) * study.benchmarks[b].samples for b in benchmarks),
         "methods": {name: asdict(study.method(name)) for name in study.run.methods},
         "own": list(own_lines(study)),
-        "warnings": warnings(study),
+        # Of a valid study; `stapo verify` would report some as errors.
+        "warnings": study.unpinned(),
     }
-    if points and curve:
-        responses = _responses(study, curve.benchmarks)
-        found["curve"] = {
-            "checkpoints": points, "decoding": curve.decoding, "responses": responses,
-        }  # fmt: skip
-    return found
-
-
-def _responses(study: Study, benchmarks: list[str]) -> int:
-    """Return how many responses a checkpoint gives to benchmarks under one decoding."""
-    return sum(study.problems(name) * study.benchmarks[name].samples for name in benchmarks)
 
 
 def own_lines(study: Study) -> Iterator[str]:
@@ -64,11 +53,6 @@ def own_lines(study: Study) -> Iterator[str]:
             yield f"benchmarks.{name}: {own.rows} problems in {own.file}; sha256: {own.sha256}"
 
 
-def warnings(study: Study) -> list[str]:
-    """Return a line for each doubt about a valid study; `stapo verify` would report some as errors."""
-    return study.unpinned()
-
-
 def print_check(study: Study, console: Console) -> None:
     """Print what a study would run, the settings of its methods, and the doubts."""
     found = check_document(study)
@@ -77,11 +61,6 @@ def print_check(study: Study, console: Console) -> None:
         f"{len(found['checkpoints'])} checkpoints x {len(found['decodings'])} decodings, "
         f"{found['responses']} responses each"
     ]
-    if curve := found["curve"]:
-        lines.append(
-            f"curve: {curve['checkpoints']} more checkpoints of each training, "
-            f"{curve['responses']} responses each at {curve['decoding']}"
-        )
     for name, one in found["methods"].items():
         about = {key: value for key, value in leaves(one).items() if key not in NO_SETTINGS}
         given = [f"{key} {value}" for key, value in about.items() if value not in (None, "", {})]

@@ -76,13 +76,11 @@ def compiler() -> Check:
     """Check that Triton can compile C with Python's headers at run time."""
     program = os.environ.get("CC") or next(filter(shutil.which, ("gcc", "clang")), "gcc")
     command = [program, "-E", f"-I{sysconfig.get_path('include')}", "-"]
-    source = {"input": "#include <Python.h>", "text": True, "capture_output": True}
     try:
-        works = subprocess.run(command, check=False, **source).returncode == 0
-    except OSError:
-        works = False
-    if works:
+        subprocess.run(command, input=b"#include <Python.h>", capture_output=True, check=True)
         return Check("ok", f"{program} finds Python's headers")
+    except (OSError, subprocess.SubprocessError):
+        pass
     remedy = "install gcc and the headers (Debian: python3-dev), or load their modules"
     return Check("error", f"{program} is not there, or does not find Python's headers", remedy)
 

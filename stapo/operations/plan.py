@@ -6,7 +6,7 @@ tests/unit/operations/test_plan.py compares the time with two published training
 the paper's it is unknown what a step is.
 """
 
-from dataclasses import dataclass
+from collections import Counter
 from math import ceil, inf, log2
 from typing import Any, NamedTuple
 
@@ -198,21 +198,11 @@ def _context(prompt: float, limit: int) -> float:
     return prompt + LENGTH_SPREAD * MEAN_LENGTH * limit / 2
 
 
-@dataclass(frozen=True)
-class Cost:
-    """What the jobs of a stage cost at one size."""
-
-    jobs: int = 0
-    hours: float = 0.0
-    """Of all jobs, one after another."""
-    gpu_hours: float = 0.0
-    """The same for every GPU that a job has."""
-    disk: float = 0.0
-    """Bytes of the results, and of one step checkpoint of each training."""
-
-
-def plan(study: Study, gpu: str = "h200", gpus: int = 8) -> dict[tuple[str, str], Cost]:
+def plan(study: Study, gpu: str = "h200", gpus: int = 8) -> dict[tuple[str, str], Counter[str]]:
     """Return what a study costs, by stage and size.
+
+    Of all jobs together: `jobs`, `hours` one after another, `gpu_hours`, and `disk`, the bytes of the results
+    and of one step checkpoint of each training.
 
     Args:
         study: the study.
@@ -224,19 +214,15 @@ def plan(study: Study, gpu: str = "h200", gpus: int = 8) -> dict[tuple[str, str]
     """
     if gpu not in DEVICES:
         raise StudyError([f"--gpu: unknown device {gpu!r}; known: {', '.join(DEVICES)}"])
-    device, found = DEVICES[gpu], dict[tuple[str, str], Cost]()
+    found: dict[tuple[str, str], Counter[str]] = {}
     for job in jobs_of(study):
         size = job.name.split("/")[0]
         if job.stage in ("base", "train", "intervene", "generate"):
-            seconds, disk = _cost(study, job, size, device, gpus)
+            seconds, disk = _cost(study, job, size, DEVICES[gpu], gpus)
             of_one = gpus if job.stage == "train" else max(study.gpus_of(job.stage), 1)
-            hours, before = seconds / 3600, found.get((job.stage, size), Cost())
-            found[job.stage, size] = Cost(
-                before.jobs + 1,
-                before.hours + hours,
-                before.gpu_hours + hours * of_one,
-                before.disk + disk,
-            )
+            costs: dict[str, Any] = {"jobs": 1, "hours": seconds / 3600, "disk": disk}
+            costs["gpu_hours"] = costs["hours"] * of_one
+            found.setdefault((job.stage, size), Counter()).update(costs)
     return found
 
 
@@ -261,7 +247,7 @@ def _cost(study: Study, job: Job, size: str, device: Device, gpus: int) -> tuple
 def disk_needed(study: Study) -> float:
     """Return the bytes that a study writes in all; 0 if a model has an unknown shape."""
     try:
-        return sum(cost.disk for cost in plan(study).values())
+        return sum(cost["disk"] for cost in plan(study).values())
     except StudyError:
         return 0.0
 
@@ -269,20 +255,20 @@ def disk_needed(study: Study) -> float:
 def plan_document(study: Study, gpu: str, gpus: int) -> dict[str, Any]:
     """Return the document of `stapo plan --json`."""
     costs = plan(study, gpu, gpus).items()
-    rows = [{"stage": stage, "size": size, **vars(cost)} for (stage, size), cost in costs]
+    rows = [{"stage": stage, "size": size, **cost} for (stage, size), cost in costs]
     return {"study": study.name, "gpu": gpu, "gpus": gpus, "rows": rows}
 
 
 def print_plan(study: Study, gpu: str, gpus: int, console: Console) -> None:
     """Print what a study costs in all, then by stage and size, and what the numbers rest on."""
     costs = plan(study, gpu, gpus)
-    hours, disk = (sum(getattr(c, key) for c in costs.values()) for key in ("gpu_hours", "disk"))
+    hours, disk = (sum(cost[key] for cost in costs.values()) for key in ("gpu_hours", "disk"))
     title = f"{study.name}, {gpus} x {gpu} for each training: {hours:,.1f} hours of {gpu}"
     console.print(Text(f"{title}, {disk / 1e9:.3g} GB of disk"), soft_wrap=True)
     table = table_of("", "stage", "size", "jobs", "mean of a job", f"hours of {gpu}", "GB")
     for (stage, size), cost in costs.items():
-        mean = span(3600 * cost.hours / cost.jobs)
-        numbers = f"{cost.gpu_hours:,.1f}", f"{cost.disk / 1e9:.3g}"
-        table.add_row(stage, size, str(cost.jobs), mean, *numbers)
+        mean = span(3600 * cost["hours"] / cost["jobs"])
+        numbers = f"{cost['gpu_hours']:,.1f}", f"{cost['disk'] / 1e9:.3g}"
+        table.add_row(stage, size, str(cost["jobs"]), mean, *numbers)
     console.print(table)
     console.print(Text(ESTIMATED), style="dim", soft_wrap=True)

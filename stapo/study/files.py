@@ -43,17 +43,13 @@ class RowsFile:
     sha256: str
 
     def read(self) -> list[Row]:
-        """Return the rows; errors as of `placed`."""
-        return list(self.placed().values())
-
-    def placed(self) -> dict[str, Row]:
-        """Return the rows by their place (`line 3`).
+        """Return the rows.
 
         Raises:
             StudyError: the file is missing, or has changed since the study was read.
         """
-        rows = placed_rows(self.path)
-        if rows_checksum(rows.values()) != self.sha256:
+        rows = read_rows(self.path)
+        if rows_checksum(rows) != self.sha256:
             about = "its rows changed since the study was read; run snakemake again"
             raise StudyError([f"{self.path}: {about}"])
         return rows
@@ -65,8 +61,8 @@ def rows_checksum(rows: Iterable[Mapping[str, str]]) -> str:
     return hashlib.sha256(canonical(plain).encode()).hexdigest()
 
 
-def placed_rows(path: Path, is_unique: bool = False) -> dict[str, Row]:
-    """Return the rows of JSON lines by their place (`line 3`), without white space at the ends of texts.
+def read_rows(path: Path, is_unique: bool = False) -> list[Row]:
+    """Return the rows of JSON lines, without white space at the ends of texts.
 
     Args:
         path: the file.
@@ -75,20 +71,19 @@ def placed_rows(path: Path, is_unique: bool = False) -> dict[str, Row]:
     Raises:
         StudyError: one line for each fault, with its line.
     """
-    rows: dict[str, Row] = {}
-    first: dict[str, str] = {}
+    rows: list[Row] = []
+    first: dict[str, int] = {}
     faults = []
     for number, line in enumerate(read_text(path).split("\n"), 1):
         if not line.strip():
             continue
-        place = f"line {number}"
         try:
-            rows[place] = _row(line)
-            asked = " ".join(rows[place]["question"].split())
-            if is_unique and (earlier := first.setdefault(asked, place)) != place:
-                raise ValueError(f"repeats the question of {earlier}; remove one of them")
+            rows.append(_row(line))
+            asked = " ".join(rows[-1]["question"].split())
+            if is_unique and (earlier := first.setdefault(asked, number)) != number:
+                raise ValueError(f"repeats the question of line {earlier}; remove one of them")
         except (ValueError, RecursionError) as error:
-            faults.append(f"{shown_path(path)}, {place}: {error}")
+            faults.append(f"{shown_path(path)}, line {number}: {error}")
     if faults or not rows:
         raise StudyError(faults or [f"{shown_path(path)}: no rows"])
     return rows

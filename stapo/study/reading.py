@@ -35,7 +35,7 @@ from stapo.study.files import (
     found_path,
     model_checksum,
     model_faults,
-    placed_rows,
+    read_rows,
     rows_checksum,
     selection_arguments,
     sha256_of,
@@ -283,7 +283,7 @@ def _problems_of_files(study: Study, content: dict[str, Any], is_read: bool) -> 
 
 def _rows(section: Mapping[str, Any]) -> dict[str, Any]:
     """Return number and checksum of rows; of a benchmark, no question may be repeated."""
-    rows = placed_rows(Path(section["file"]), is_unique="samples" in section).values()
+    rows = read_rows(Path(section["file"]), is_unique="samples" in section)
     return {"rows": len(rows), "sha256": rows_checksum(rows)}
 
 

@@ -59,13 +59,13 @@ def test_statistics_of_the_current_policy_cost_a_pass_in_three_of_four_updates(
 def test_a_small_study_has_jobs_and_disk_and_rollouts_of_interventions_of_their_own(raw_study):
     checkpoints = {"interventions": {"checkpoints": ["tiny/base"], "prompts": 48}}
     found = plan(parse_study(merge(raw_study, checkpoints)), "cpu", 1)
-    jobs = {stage: cost.jobs for (stage, _), cost in found.items()}
+    jobs = {stage: cost["jobs"] for (stage, _), cost in found.items()}
     assert jobs == {"base": 1, "train": 4, "intervene": 1, "generate": 10}
     # fp32 weights of 0.26M parameters and a step checkpoint of three times their size.
-    assert found["train", "tiny"].disk == pytest.approx(4 * 4 * 1.05e6, rel=0.01)
+    assert found["train", "tiny"]["disk"] == pytest.approx(4 * 4 * 1.05e6, rel=0.01)
     more = merge(raw_study, merge(checkpoints, {"interventions": {"rollout_prompts": 480}}))
     before, after = (one["intervene", "tiny"] for one in (found, plan(parse_study(more), "cpu", 1)))
-    assert after.hours > 3 * before.hours
+    assert after["hours"] > 3 * before["hours"]
 
 
 def test_unknown_devices_and_models_are_errors(raw_study, tmp_path, monkeypatch):
