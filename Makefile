@@ -29,7 +29,7 @@ workflows/study.schema.json: stapo/methods.py $(wildcard stapo/study/*.py) | ven
 
 setup-gpu: ## the same, with vLLM for GPUs
 	@requirements/install_gpu.sh
-	@echo "next: make gpu (measures this GPU), or: source .venv/bin/activate && stapo doctor workflows/studies/single-gpu.yaml"
+	@echo "next: make gpu (measures this GPU), or: source .venv/bin/activate && stapo plan workflows/studies/single-gpu.yaml"
 
 smoke: setup ## run the whole pipeline with a tiny model on the CPU
 	$(RUN) snakemake --workflow-profile workflows/profiles/smoke --quiet rules

@@ -140,20 +140,6 @@ def plan(
 
 
 @app.command()
-def doctor(study: StudyFile, as_json: JsonOption = False) -> None:
-    """Check whether this machine can run a study, and print a remedy for each problem.
-
-    Run it where the jobs will run. Exit code 1 if there is an error.
-
-    Example: stapo doctor workflows/studies/smoke.yaml
-    """
-    from stapo.operations.doctor import doctor_document, print_diagnosis
-
-    found = study_of(study)
-    tell(as_json, lambda: doctor_document(found), lambda: print_diagnosis(found, console()))
-
-
-@app.command()
 def status(study: StudyFile, as_json: JsonOption = False) -> None:
     """Print the progress of every training and evaluation; it only reads files, also during a run.
 

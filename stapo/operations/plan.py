@@ -8,6 +8,7 @@ the paper's it is unknown what a step is.
 
 from collections import Counter
 from math import ceil, inf, log2
+from shutil import disk_usage
 from typing import Any, NamedTuple
 
 from rich.console import Console
@@ -244,14 +245,6 @@ def _cost(study: Study, job: Job, size: str, device: Device, gpus: int) -> tuple
     return answer_seconds(study, size, device, responses), 2 * tokens * TEXT_BYTES
 
 
-def disk_needed(study: Study) -> float:
-    """Return the bytes that a study writes in all; 0 if a model has an unknown shape."""
-    try:
-        return sum(cost["disk"] for cost in plan(study).values())
-    except StudyError:
-        return 0.0
-
-
 def plan_document(study: Study, gpu: str, gpus: int) -> dict[str, Any]:
     """Return the document of `stapo plan --json`."""
     costs = plan(study, gpu, gpus).items()
@@ -263,12 +256,13 @@ def print_plan(study: Study, gpu: str, gpus: int, console: Console) -> None:
     """Print what a study costs in all, then by stage and size, and what the numbers rest on."""
     costs = plan(study, gpu, gpus)
     hours, disk = (sum(cost[key] for cost in costs.values()) for key in ("gpu_hours", "disk"))
-    title = f"{study.name}, {gpus} x {gpu} for each training: {hours:,.1f} hours of {gpu}"
-    console.print(Text(f"{title}, {disk / 1e9:.3g} GB of disk"), soft_wrap=True)
+    title = f"{study.name}, {gpus} x {gpu} for each training: {hours:,.2f} hours of {gpu}"
+    free = f"{disk_usage('.').free / 1e9:.3g} GB free here"
+    console.print(Text(f"{title}, {disk / 1e9:.3g} GB of disk ({free})"), soft_wrap=True)
     table = table_of("", "stage", "size", "jobs", "mean of a job", f"hours of {gpu}", "GB")
     for (stage, size), cost in costs.items():
         mean = span(3600 * cost["hours"] / cost["jobs"])
-        numbers = f"{cost['gpu_hours']:,.1f}", f"{cost['disk'] / 1e9:.3g}"
+        numbers = f"{cost['gpu_hours']:,.2f}", f"{cost['disk'] / 1e9:.3g}"
         table.add_row(stage, size, str(cost["jobs"]), mean, *numbers)
     console.print(table)
     console.print(Text(ESTIMATED), style="dim", soft_wrap=True)

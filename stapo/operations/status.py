@@ -60,7 +60,7 @@ KILLED = "exited without an error, possibly killed; it resumes from its last che
 NO_STUDY = (
     "none given; the smallest one takes minutes on two CPU cores:",
     "  snakemake --configfile workflows/studies/smoke.yaml",
-    "your own: docs/extend.md; before a long run: stapo check STUDY, stapo plan STUDY, stapo doctor STUDY",
+    "your own: docs/extend.md; before a long run: stapo check STUDY, stapo plan STUDY",
 )
 
 

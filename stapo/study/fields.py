@@ -134,7 +134,7 @@ Line = Annotated[str, StringConstraints(min_length=1, max_length=100), AfterVali
 Title = Annotated[str, StringConstraints(pattern=TITLE), AfterValidator(_visible)]
 HubId = Annotated[str, StringConstraints(pattern=HUB_ID)]
 Revision = Annotated[str, StringConstraints(pattern=REVISION)]
-"""A commit; or `main` if it is not known yet, with a warning from `check` and `doctor`."""
+"""A commit; or `main` if it is not known yet, with a warning from `check`."""
 LocalFile = Annotated[
     str, StringConstraints(min_length=1, max_length=4000), AfterValidator(_visible)
 ]

@@ -11,7 +11,7 @@ Known trainings, all of 256 prompts x 8 responses per rollout and four updates, 
 import pytest
 
 from stapo.methods import METHODS
-from stapo.operations.plan import DEVICES, disk_needed, further_passes, plan, update_seconds
+from stapo.operations.plan import DEVICES, further_passes, plan, update_seconds
 from stapo.repository import STUDIES
 from stapo.study import StudyError, merge, parse_study, read_study
 from stapo.study.schema import EngineSettings, TrainingSettings
@@ -76,4 +76,3 @@ def test_unknown_devices_and_models_are_errors(raw_study, tmp_path, monkeypatch)
     study = parse_study(raw_study)
     with pytest.raises(StudyError, match=r"shape of some/model unknown.*Qwen/Qwen3-8B-Base"):
         plan(study)
-    assert disk_needed(study) == 0
