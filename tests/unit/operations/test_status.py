@@ -18,7 +18,6 @@ from stapo.files import append_jsonl, canonical, write_json
 from stapo.locks import BusyError, work_directory
 from stapo.operations.status import (
     Progress,
-    changes,
     outdated_lines,
     print_status,
     progress,
@@ -190,10 +189,3 @@ def test_strange_files_are_no_error_of_ours(study, tmp_path, content):
     json.dumps(status_document(study, tmp_path))
     found = {one.stage: one.state for one in progress(study, tmp_path)}
     assert "done" not in {found[stage] for stage in ("train", "score", "tables", "report")}
-
-
-def test_changes_are_named_with_both_values():
-    said = changes({"training": {"a": 1, "b": [1]}}, {"training": {"a": HOSTILE, "b": [2], "e": 5}})
-    assert said.startswith("training.a 1 -> ")
-    assert said.endswith(", training.b [1] -> [2], training.e (none) -> 5")
-    assert "\x1b" not in said

@@ -95,7 +95,7 @@ def test_what_is_wrong_is_lines_and_what_is_right_passes_every_later_stage(raw, 
         assert fingerprints(read) == fingerprints(study)
 
 
-@pytest.mark.parametrize("number", ["1e-6", "1E-6", "1.0e-6", "0.000001", ".1e-5"])
+@pytest.mark.parametrize("number", ["1e-6", ".1e-5"])
 def test_a_number_is_what_its_author_means(tmp_path, number):
     path = tmp_path / "study.yaml"
     path.write_text(
