@@ -185,43 +185,6 @@ def fetch(
 
 
 @app.command()
-def evaluate(
-    models: Annotated[
-        list[str],
-        typer.Argument(
-            help="Directory, or owner/name@revision on the Hub; LABEL=WHAT calls it LABEL in the table",
-            show_default=False,
-        ),
-    ],
-    benchmark: Annotated[list[str], typer.Option(help="Benchmark; repeat for several")],
-    decoding: Annotated[list[str], typer.Option(help="Decoding in the catalogue")] = ["t0.7-p0.9"],  # noqa: B006
-    backend: Annotated[str, typer.Option(help="hf (Transformers) or vllm")] = "hf",
-    max_response_tokens: Annotated[int, typer.Option(help="Maximum tokens of a response")] = 20480,
-    samples: Annotated[int | None, typer.Option(help="Default: those of the benchmark")] = None,
-    seed: Annotated[int, typer.Option(help="Seed from which each response has its own")] = 1234,
-    batch_size: Annotated[int, typer.Option(help="Responses that hf generates together")] = 64,
-    name: Annotated[str | None, typer.Option(help="Of the study; default: a fingerprint")] = None,
-) -> None:
-    """Evaluate checkpoints as a study without trainings, in one table; a second run resumes.
-
-    Every two checkpoints are compared, paired by problem, with p-values adjusted by Holm. The study is
-    written to results/NAME/study.yaml; to change what has no option here, copy and edit it.
-
-    Example: stapo evaluate base=Qwen/Qwen3-1.7B-Base mine=out/model --benchmark aime24 --backend vllm
-    """
-    from stapo.operations.evaluate import evaluate as evaluated
-
-    section = {
-        "backend": backend,
-        "batch_size": batch_size,
-        "max_response_tokens": max_response_tokens,
-        "seed": seed,
-    }
-    for path in evaluated(models, benchmark, decoding, section, samples, name):
-        typer.echo(str(path))
-
-
-@app.command()
 def conformance(
     trainer: Annotated[
         str,

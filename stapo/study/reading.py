@@ -68,7 +68,6 @@ NOTHING_TRAINED: dict[str, Any] = {
         "steps": 1, "prompts_per_batch": 1, "prompts_per_mini_batch": 1, "group_size": 2,
         "micro_batch_tokens": 1, "learning_rate": 1.0, "max_prompt_tokens": 1024, "max_response_tokens": 1,
     },
-    "compare": None,
 }  # fmt: skip
 """What a study without methods need not say, since nothing reads it."""
 STAND_INS = {
@@ -198,7 +197,7 @@ def _study(document: Document, is_read: bool) -> Study:
     """
     raw = document.content
     if isinstance(raw.get("run"), dict) and raw["run"].get("methods") == []:
-        raw = merge(NOTHING_TRAINED, raw)
+        raw = {**merge(NOTHING_TRAINED, raw), "compare": None}
     problems: list[Problem] = []
     wrong: set[Any] = set()
     study: Study | None = None

@@ -32,7 +32,7 @@ BLOCK = re.compile(r"^```(\S*)[^\n]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
 BLOCKS = [found for page in PAGES for found in BLOCK.findall(page.read_text())]
 """Language and content."""
 COMMAND = re.compile(r"(?:[A-Z_]+=\S+ )*(stapo|snakemake|make|python)(?: |$)")
-NOT_HERE = ("stapo fetch workflows/studies/paper.yaml", "stapo evaluate base=Qwen/Qwen3-1.7B-Base ")
+NOT_HERE = ("stapo fetch workflows/studies/paper.yaml",)
 """Starts of commands that need models, prompts or benchmarks of the Hub."""
 BASE = "results/smoke/models/tiny/base"
 

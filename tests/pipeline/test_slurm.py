@@ -254,7 +254,7 @@ def test_a_training_on_two_nodes_meets_over_srun(workspace, tmp_path):
     workspace.write()
     with slurm(tmp_path / "slurm", nodes=2) as environment:
         code, told = workspace.snakemake(f"results/smoke/{run}/model", **environment)
-    # On a busy machine a finished job may be taken for a failed one: the log is then that of the next attempt.
+    # On a busy machine a finished job may be taken for a failed one: the log is that of the next attempt.
     told += (workspace.path / f"logs/smoke/{run}/model.log").read_text()
     assert code == 0, told
     assert "starting: srun --nodes=2 --ntasks=2" in told, told
