@@ -9,7 +9,7 @@ from rich.text import Text
 
 from stapo.files import leaves
 from stapo.study import Study
-from stapo.study.sources import FileData, FolderModel
+from stapo.study.reading import NAMED, matching, resolved_content
 
 NO_SETTINGS = ("title", "source", "bibtex", "revision")
 """What describes a method and does not determine it."""
@@ -33,24 +33,13 @@ def check_document(study: Study) -> dict[str, Any]:
 
 
 def own_lines(study: Study) -> Iterator[str]:
-    """Yield a line for each file of the study's own, with the checksum that pins its content."""
-    for size in study.run.sizes:
-        model = study.models[size]
-        if isinstance(model, FolderModel):
-            yield f"models.{size}: {model.path}; sha256: {model.sha256}"
-    for method in map(study.method, study.run.methods):
-        if method.is_own:
-            yield f"{method.title}: runs {method.selection}; sha256: {method.selection_sha256}"
-    if ":" in study.training.reward:
-        checksum = study.training.reward_sha256
-        yield f"training.reward: runs {study.training.reward}; sha256: {checksum}"
-    data = study.data
-    if isinstance(data, FileData):
-        yield f"data: {data.rows} rows in {data.file}; sha256: {data.sha256}"
-    for name in dict.fromkeys(study.run.benchmarks):
-        own = study.benchmarks[name]
-        if own.file:
-            yield f"benchmarks.{name}: {own.rows} problems in {own.file}; sha256: {own.sha256}"
+    """Yield a line for each file of the study's own, with the number and checksum of its content."""
+    content = resolved_content(study)
+    for path, (keys, _) in NAMED.items():
+        for section, place in matching(content, path):
+            if all(key in section for key in keys):  # Others are not read in this study.
+                found = ", ".join(f"{key}: {section[key]}" for key in keys)
+                yield f"{'.'.join(map(str, place))}: {section[place[-1]]}; {found}"
 
 
 def print_check(study: Study, console: Console) -> None:

@@ -138,7 +138,7 @@ def _with_paths(raw: dict[str, Any], change: Callable[[str], str]) -> dict[str, 
     """Return a study with the paths changed in all settings that name a file."""
     found = deepcopy(raw)
     for path in NAMED:
-        for section, place in _matching(found, path):
+        for section, place in matching(found, path):
             value = section[place[-1]]
             if isinstance(value, str) and value and (path not in CODE or ":" in value):
                 file, colon, function = value.rpartition(":") if path in CODE else (value, "", "")
@@ -146,14 +146,14 @@ def _with_paths(raw: dict[str, Any], change: Callable[[str], str]) -> dict[str, 
     return found
 
 
-def _matching(section: Any, path: Place, above: Place = ()) -> Iterator[tuple[Any, Place]]:
+def matching(section: Any, path: Place, above: Place = ()) -> Iterator[tuple[Any, Place]]:
     """Yield each mapping with a setting whose place matches a path with `*`, and that place."""
     if isinstance(section, dict):
         for key in [*section] if path[0] == "*" else [path[0]] if path[0] in section else []:
             if len(path) == 1:
                 yield section, (*above, key)
             else:
-                yield from _matching(section[key], path[1:], (*above, key))
+                yield from matching(section[key], path[1:], (*above, key))
 
 
 def _over(base: Document, update: Document) -> Document:
@@ -221,7 +221,7 @@ def _rest(raw: dict[str, Any], wrong: list[Place]) -> tuple[Study | None, set[An
     for above in (0, 1):  # What is missing makes its section wrong.
         for place in wrong:
             path = tuple(key for key in place if isinstance(key, str))[: len(place) - above]
-            for section, _ in [*_matching(left, path)] if path else ():
+            for section, _ in [*matching(left, path)] if path else ():
                 section.pop(path[-1])
             names.update(path[-1:])
         try:
@@ -246,7 +246,7 @@ def _problems_of_files(study: Study, content: dict[str, Any], is_read: bool) -> 
         "methods": {one for name in methods for one in study.lineage(name)} - METHODS.keys(),
     }
     for path, (keys, read) in NAMED.items():
-        for section, place in _matching(content, path):
+        for section, place in matching(content, path):
             is_file = path not in CODE or ":" in section[place[-1]]
             if not is_file or ("*" in path and place[1] not in used[str(place[0])]):
                 continue
