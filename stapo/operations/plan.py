@@ -51,9 +51,7 @@ STATES_PER_PARAMETER = 3
 """Numbers in a step checkpoint: the weight and the two moments of Adam."""
 TEXT_BYTES = 4.0
 """Bytes of one token as UTF-8, our assumption (JSON lines are not compressed)."""
-ESTIMATED = (
-    "estimated from the assumptions in stapo/operations/plan.py, none of them measured on GPUs"
-)
+ESTIMATED = "estimated from the assumptions in stapo/operations/plan.py"
 
 
 class Device(NamedTuple):
