@@ -29,7 +29,7 @@ workflows/study.schema.json: $(wildcard stapo/methods/*.py stapo/study/*.py) | v
 
 setup-gpu: ## the same, with vLLM for GPUs
 	@requirements/install_gpu.sh
-	@echo "next: make gpu (measures this GPU), or: source .venv/bin/activate && stapo doctor workflows/studies/single-gpu.yaml"
+	@echo "next: make gpu (measures this GPU), or: source .venv/bin/activate && stapo plan workflows/studies/single-gpu.yaml"
 
 smoke: setup ## run the whole pipeline with a tiny model on the CPU
 	$(RUN) snakemake --workflow-profile workflows/profiles/smoke --quiet rules
@@ -54,9 +54,11 @@ test-torch-oldest test-torch-newest: test-torch-%:
 	requirements/install_torch.sh $*
 	.cache/torch-$*/bin/python -P -m pytest -q tests/numerics tests/unit/conformance
 
-mutants: setup ## run mutation tests of the objective and the update, at most MINUTES=90
+mutants: setup ## run mutation tests of the objective and the update; tests/mutants.yaml explains survivors
 	requirements/install_mutants.sh
-	PYTHONPATH=.cache/mutants nice -n 19 python tests/mutants.py
+	PYTHONPATH=.cache/mutants nice -n 19 python -m mutmut run --max-children 1 'stapo.objective.*' \
+		'stapo.training.minibatch.*' 'stapo.training.update.*' '*_accumulate_gradients__*'
+	PYTHONPATH=.cache/mutants python -m mutmut results
 
 gpu: setup ## measure on a GPU: numbers, attention and memory, the training loop, vLLM (9 minutes each)
 	@for name in numerics attention loop vllm; do \

@@ -3,8 +3,12 @@
 set -eu
 cd "$(dirname "$0")/.."
 . requirements/python.sh
-# Compiler and headers, before 4 GB are downloaded.
-"$python" -I stapo/operations/toolchain.py
+# Triton compiles C at run time; this is found out before 4 GB are downloaded.
+include=$("$python" -Ic 'import sysconfig; print(sysconfig.get_path("include"))')
+if ! echo '#include <Python.h>' | "${CC:-cc}" -E "-I$include" - >/dev/null; then
+    echo "install: no C compiler with Python's headers; install gcc and python3-dev, or load their modules" >&2
+    exit 2
+fi
 requirements/install.sh cuda
 stamp=$(cat .venv/stamp requirements/gpu.txt requirements/install_gpu.sh | sha256sum | cut -c1-64)
 [ "$(cat .venv/gpu-stamp 2>/dev/null || true)" = "$stamp" ] && exit 0

@@ -106,7 +106,8 @@ def _shown(exhibits: dict[str, Exhibit], study: "Study") -> list[str]:
         "quadrant-interventions": bool(study.intervened())
         and "random" in study.interventions.controls,
     }
-    return [name for name, one in exhibits.items() if has[one.needs]]
+    # A study of base models alone has main tables.
+    return [name for name, one in exhibits.items() if has[one.needs] and study.run.methods]
 
 
 FIGURES = declared("figures")

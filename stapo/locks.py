@@ -78,7 +78,7 @@ def claim_study(study: str) -> None:
     os.pwrite(_held[-1], f"{os.uname().nodename} {os.getpid()}".encode(), 0)
     jobs = Path(JOBS_LOCK.format(study=study))
     if not _lock(jobs, fcntl.LOCK_EX):
-        pids = ", ".join(str(pid) for pid, _ in holders(jobs.stat().st_ino)) or "on another host"
+        pids = ", ".join(holders(jobs.stat().st_ino)) or "on another host"
         _say(
             f"waiting for jobs of an earlier run (processes: {pids}); if you kill them, they are resumed"
         )
@@ -112,16 +112,15 @@ def _lock(path: Path, kind: int) -> bool:
     return True
 
 
-def holders(inode: int) -> list[tuple[int, str]]:
-    """Return process id and device (`major:minor`) of each lock on this host on a file of an inode."""
+def holders(inode: int) -> list[str]:
+    """Return the process id of each lock on this host on a file of an inode."""
     try:
         lines = Path("/proc/locks").read_text().splitlines()
     except OSError:
         return []
     # 3: FLOCK ADVISORY WRITE pid major:minor:inode 0 EOF
     fields = [line.split() for line in lines]
-    here = [f for f in fields if len(f) == 8 and f[5].endswith(f":{inode}")]
-    return [(int(f[4]), f[5].rpartition(":")[0]) for f in here]
+    return [f[4] for f in fields if len(f) == 8 and f[5].endswith(f":{inode}")]
 
 
 def lease(count: int, devices: Sequence[str], directory: Path) -> list[str]:

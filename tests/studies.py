@@ -21,26 +21,8 @@ DIRTY = st.text(max_size=20) | st.sampled_from(
     ["", " ", "a\n\tb", "\x1b[31m", "\u202ex", "\ud800", "\0", "\x85", "\ufeff", "x" * 20_000]
 )
 """Texts that are invalid in most places."""
-ODD = st.sampled_from(
-    [
-        None,
-        True,
-        -1,
-        0,
-        1,
-        7,
-        10**5000,
-        1e308,
-        0.5,
-        1e-300,
-        [],
-        {},
-        "1e-300",
-        "1e999",
-        ".inf",
-        "0x10",
-    ]
-) | st.recursive(
+NUMBERS = (None, True, -1, 0, 1, 7, 10**5000, 1e308, 0.5, 1e-300, "1e-300", "1e999", ".inf", "0x10")
+ODD = st.sampled_from([*NUMBERS, [], {}]) | st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | DIRTY | NAMES,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES | DIRTY, inner, max_size=3),
     max_leaves=5,

@@ -125,36 +125,18 @@ def check(study: StudyFile, as_json: JsonOption = False) -> None:
 @app.command()
 def plan(
     study: StudyFile,
-    gpu: Annotated[str | None, typer.Option(help="Default: h200; for tiny models, cpu")] = None,
-    gpus: Annotated[
-        int | None, typer.Option(min=1, help="Of one training; default: fewest")
-    ] = None,
-    total_gpus: Annotated[int | None, typer.Option(min=1, help="Default: of one training")] = None,
+    gpu: Annotated[str, typer.Option(help="Such as h100, or cpu for tiny models")] = "h200",
+    gpus: Annotated[int, typer.Option(min=1, help="Of one training")] = 8,
     as_json: JsonOption = False,
 ) -> None:
-    """Estimate the costs of a study: jobs, device time, tokens, disk, wall time.
+    """Estimate the costs of a study: jobs, hours, GPU-hours, disk.
 
-    Example: stapo plan workflows/studies/paper.yaml --gpu h100 --gpus 8 --total-gpus 64
+    Example: stapo plan workflows/studies/paper.yaml --gpu h100 --gpus 8
     """
-    from stapo.operations.plan import machine, plan_document, print_plan
+    from stapo.operations.plan import plan_document, print_plan
 
-    found = study_of(study)
-    on = machine(found, gpu, gpus, total_gpus)
-    tell(as_json, lambda: plan_document(found, on), lambda: print_plan(found, on, console()))
-
-
-@app.command()
-def doctor(study: StudyFile, as_json: JsonOption = False) -> None:
-    """Check whether this machine can run a study, and print a remedy for each problem.
-
-    Run it where the jobs will run. Exit code 1 if there is an error.
-
-    Example: stapo doctor workflows/studies/smoke.yaml
-    """
-    from stapo.operations.doctor import doctor_document, print_diagnosis
-
-    found = study_of(study)
-    tell(as_json, lambda: doctor_document(found), lambda: print_diagnosis(found, console()))
+    asked = study_of(study), gpu, 1 if gpu == "cpu" else gpus
+    tell(as_json, lambda: plan_document(*asked), lambda: print_plan(*asked, console()))
 
 
 @app.command()
@@ -195,51 +177,11 @@ def fetch(
     """
     from stapo.hub import OFFLINE
     from stapo.operations.fetch import fetch as run
-    from stapo.operations.fetch import prepare_network
 
-    found = study_of(study)
     if check:
-        os.environ.update(dict.fromkeys(OFFLINE, "1"))
-    prepare_network(found)
-    if not run(found, typer.echo):
+        os.environ[OFFLINE] = "1"
+    if not run(study_of(study), typer.echo):
         raise typer.Exit(1)
-
-
-@app.command()
-def evaluate(
-    models: Annotated[
-        list[str],
-        typer.Argument(
-            help="Directory, or owner/name@revision on the Hub; LABEL=WHAT calls it LABEL in the table",
-            show_default=False,
-        ),
-    ],
-    benchmark: Annotated[list[str], typer.Option(help="Benchmark; repeat for several")],
-    decoding: Annotated[list[str], typer.Option(help="Decoding in the catalogue")] = ["t0.7-p0.9"],  # noqa: B006
-    backend: Annotated[str, typer.Option(help="hf (Transformers) or vllm")] = "hf",
-    max_response_tokens: Annotated[int, typer.Option(help="Maximum tokens of a response")] = 20480,
-    samples: Annotated[int | None, typer.Option(help="Default: those of the benchmark")] = None,
-    seed: Annotated[int, typer.Option(help="Seed from which each response has its own")] = 1234,
-    batch_size: Annotated[int, typer.Option(help="Responses that hf generates together")] = 64,
-    name: Annotated[str | None, typer.Option(help="Of the study; default: a fingerprint")] = None,
-) -> None:
-    """Evaluate checkpoints as a study without trainings, in one table; a second run resumes.
-
-    Every two checkpoints are compared, paired by problem, with p-values adjusted by Holm. The study is
-    written to results/NAME/study.yaml; to change what has no option here, copy and edit it.
-
-    Example: stapo evaluate base=Qwen/Qwen3-1.7B-Base mine=out/model --benchmark aime24 --backend vllm
-    """
-    from stapo.operations.evaluate import evaluate as evaluated
-
-    section = {
-        "backend": backend,
-        "batch_size": batch_size,
-        "max_response_tokens": max_response_tokens,
-        "seed": seed,
-    }
-    for path in evaluated(models, benchmark, decoding, section, samples, name):
-        typer.echo(str(path))
 
 
 @app.command()

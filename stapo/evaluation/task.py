@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stapo.evaluation.grading import grade_all, last_boxed
-from stapo.hub import with_retries
+from stapo.hub import from_hub
 from stapo.models.worlds import benchmark_problems
 from stapo.records.responses import AnsweredProblem
 from stapo.study.files import Row, rows_checksum
@@ -87,7 +87,7 @@ def _hub_rows(hub: str, revision: str, split: str, names: list[str]) -> tuple[st
         loaded = load_dataset(kind, data_files=source, split="train")
     else:
         source = f"{hub} at {revision}"
-        loaded = with_retries(lambda: load_dataset(hub, revision=revision, split=split))
+        loaded = from_hub(lambda: load_dataset(hub, revision=revision, split=split))
     return source, [normalise(row, f"{source}, row {i}") for i, row in enumerate(loaded)]
 
 

@@ -4,7 +4,6 @@ The published prompt template of a verifier is downloaded, checked, and parsed; 
 """
 
 import ast
-import os
 import shutil
 from hashlib import sha256
 from pathlib import Path
@@ -14,19 +13,14 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from stapo.files import replace_directory, replace_file, write_json
-from stapo.hub import with_retries
+from stapo.hub import from_hub
 from stapo.paths import VERIFIER_TEMPLATE
 from stapo.provenance import write_sums
 from stapo.study import StudyError
 from stapo.study.files import FILES, SOURCE, model_checksum, model_files
 from stapo.study.schema import Template
 from stapo.study.sources import FolderModel, HubModel, Model, TinyModel
-from stapo.text import plain
 
-TEMPLATE_FILE = "chat_template.jinja"
-"""File that Transformers prefers to the template in tokenizer_config.json."""
-RAW_TEMPLATE = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
-"""Chat template that is the question alone."""
 ADDRESS = "https://raw.githubusercontent.com"
 FIELDS = ("question", "gold_answer", "llm_response")
 """Of a verifier's template."""
@@ -43,7 +37,7 @@ def write_base(config: dict[str, Any], path: Path, template: Template | None = N
         template: prompt template of a verifier; it is written beside the weights.
 
     Raises:
-        StudyError: a folder changed, or the chat template fails or leaves the question out.
+        StudyError: a folder changed.
     """
     model: HubModel | FolderModel | TinyModel = TypeAdapter(Model).validate_python(config)
     with replace_directory(path) as aside:
@@ -66,11 +60,11 @@ def cached(model: HubModel) -> Path:
     def download() -> str:
         return snapshot_download(model.hub, revision=model.revision, allow_patterns=[*FILES])
 
-    return Path(with_retries(download))
+    return Path(from_hub(download))
 
 
 def _copy(model: FolderModel | HubModel, path: Path) -> None:
-    """Copy the files of a model to a directory, and write its chat template if the study has one."""
+    """Copy the files of a model to a directory."""
     if isinstance(model, FolderModel):
         files = model_files(Path(model.path))
     else:
@@ -81,29 +75,9 @@ def _copy(model: FolderModel | HubModel, path: Path) -> None:
         write_json(path / SOURCE, {**model.model_dump(), "commit": snapshot.name})
     for source in files:
         shutil.copyfile(source, path / source.name)
-    if isinstance(model, FolderModel) and model_checksum(path, known=None) != model.sha256:
+    if isinstance(model, FolderModel) and model_checksum(path) != model.sha256:
         about = "its files changed since the study was read; run snakemake again"
         raise StudyError([f"{model.path}: {about}"])
-    if model.chat_template:
-        text = RAW_TEMPLATE if model.chat_template == "raw" else model.chat_template
-        (path / TEMPLATE_FILE).write_text(text, encoding="utf-8")
-        _require_template(path)
-
-
-def _require_template(path: Path) -> None:
-    from stapo.models.loading import load_tokenizer
-
-    question = "1 + 1 = ?"
-    chat = [{"role": "user", "content": question}]
-    options = {"tokenize": False, "add_generation_prompt": True}
-    try:
-        shown = load_tokenizer(path).apply_chat_template(chat, **options)
-    except Exception as error:  # A template may raise anything.
-        reason = f"fails: {type(error).__name__}: {plain(str(error))}"
-    else:
-        reason = "" if question in shown else "leaves out the question"
-    if reason:
-        raise StudyError([f"models: chat_template {reason}; correct the template"])
 
 
 def template_text(template: Template) -> str:
@@ -143,12 +117,10 @@ def _source(template: Template, place: str) -> bytes:
     if kept.is_file() and sha256(content := kept.read_bytes()).hexdigest() == template.sha256:
         return content
     try:
-        if constants.HF_HUB_OFFLINE or os.environ.get("HF_DATASETS_OFFLINE"):
+        if constants.HF_HUB_OFFLINE:
             raise FileNotFoundError("not in the cache, and offline mode is on")
         address = f"{ADDRESS}/{template.github}/{template.revision}/{template.file}"
-        content = with_retries(
-            lambda: httpx.get(address, timeout=SECONDS).raise_for_status().content
-        )
+        content = from_hub(lambda: httpx.get(address, timeout=SECONDS).raise_for_status().content)
     except (OSError, RuntimeError, httpx.HTTPError) as error:
         remedy = (
             "run `stapo fetch` where there is a network, or set evaluation.verifier.template: own"

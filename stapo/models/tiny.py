@@ -14,7 +14,6 @@ from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 from stapo.bars import bar, only_ours
 from stapo.models import marked
 from stapo.models.arithmetic import Problem
-from stapo.models.base import RAW_TEMPLATE
 from stapo.models.shapes import HEAD_SIZE
 from stapo.models.worlds import WORLDS, World, training_problems
 from stapo.study.sources import TinyModel
@@ -38,7 +37,7 @@ def build_tokenizer(world: World = WORLDS["tiny-arithmetic"]) -> PreTrainedToken
         eos_token="<eos>",
         padding_side="left",
         model_max_length=world.context,
-        chat_template=RAW_TEMPLATE,
+        chat_template="{% for message in messages %}{{ message['content'] }}{% endfor %}",
         clean_up_tokenization_spaces=False,
     )
 

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from stapo.files import leaves
 from stapo.study import Study
-from stapo.study.sources import FileData, FolderModel
+from stapo.study.reading import NAMED, matching, resolved_content
 
 NO_SETTINGS = ("title", "source", "bibtex", "revision")
 """What describes a method and does not determine it."""
@@ -17,56 +17,29 @@ NO_SETTINGS = ("title", "source", "bibtex", "revision")
 
 def check_document(study: Study) -> dict[str, Any]:
     """Return the document of `stapo check --json`."""
-    points, curve = len(study.kept_steps()) - len(study.full_steps()), study.evaluation.curve
-    found: dict[str, Any] = {
+    benchmarks = study.run.benchmarks
+    return {
         "study": study.name,
         "trainings": [str(run) for run in study.runs()],
         "steps": study.training.steps,
         "checkpoints": [str(one) for one in study.checkpoints() if study.is_full(one)],
         "decodings": list(study.run.decodings),
-        "responses": _responses(study, study.run.benchmarks),
-        "curve": None,
+        "responses": sum(study.problems(b) * study.benchmarks[b].samples for b in benchmarks),
         "methods": {name: asdict(study.method(name)) for name in study.run.methods},
         "own": list(own_lines(study)),
-        "warnings": warnings(study),
+        # Of a valid study; `stapo verify` would report some as errors.
+        "warnings": study.unpinned(),
     }
-    if points and curve:
-        responses = _responses(study, curve.benchmarks)
-        found["curve"] = {
-            "checkpoints": points, "decoding": curve.decoding, "responses": responses,
-        }  # fmt: skip
-    return found
-
-
-def _responses(study: Study, benchmarks: list[str]) -> int:
-    """Return how many responses a checkpoint gives to benchmarks under one decoding."""
-    return sum(study.problems(name) * study.benchmarks[name].samples for name in benchmarks)
 
 
 def own_lines(study: Study) -> Iterator[str]:
-    """Yield a line for each file of the study's own, with the checksum that pins its content."""
-    for size in study.run.sizes:
-        model = study.models[size]
-        if isinstance(model, FolderModel):
-            yield f"models.{size}: {model.path}; sha256: {model.sha256}"
-    for method in map(study.method, study.run.methods):
-        if method.is_own:
-            yield f"{method.title}: runs {method.selection}; sha256: {method.selection_sha256}"
-    if ":" in study.training.reward:
-        checksum = study.training.reward_sha256
-        yield f"training.reward: runs {study.training.reward}; sha256: {checksum}"
-    data = study.data
-    if isinstance(data, FileData):
-        yield f"data: {data.rows} rows in {data.file}; sha256: {data.sha256}"
-    for name in dict.fromkeys(study.run.benchmarks):
-        own = study.benchmarks[name]
-        if own.file:
-            yield f"benchmarks.{name}: {own.rows} problems in {own.file}; sha256: {own.sha256}"
-
-
-def warnings(study: Study) -> list[str]:
-    """Return a line for each doubt about a valid study; `stapo verify` would report some as errors."""
-    return study.unpinned()
+    """Yield a line for each file of the study's own, with the number and checksum of its content."""
+    content = resolved_content(study)
+    for path, (keys, _) in NAMED.items():
+        for section, place in matching(content, path):
+            if all(key in section for key in keys):  # Others are not read in this study.
+                found = ", ".join(f"{key}: {section[key]}" for key in keys)
+                yield f"{'.'.join(map(str, place))}: {section[place[-1]]}; {found}"
 
 
 def print_check(study: Study, console: Console) -> None:
@@ -77,11 +50,6 @@ def print_check(study: Study, console: Console) -> None:
         f"{len(found['checkpoints'])} checkpoints x {len(found['decodings'])} decodings, "
         f"{found['responses']} responses each"
     ]
-    if curve := found["curve"]:
-        lines.append(
-            f"curve: {curve['checkpoints']} more checkpoints of each training, "
-            f"{curve['responses']} responses each at {curve['decoding']}"
-        )
     for name, one in found["methods"].items():
         about = {key: value for key, value in leaves(one).items() if key not in NO_SETTINGS}
         given = [f"{key} {value}" for key, value in about.items() if value not in (None, "", {})]

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from stapo.hub import REMEDY, offline_if_unreachable, with_retries
+from stapo.hub import REMEDY, from_hub
 from stapo.study import Study
 from stapo.study.schema import Template
 from stapo.study.sources import HubData, HubModel
@@ -43,15 +43,9 @@ def _get(what: HubModel | HubData | Template) -> None:
     if isinstance(what, HubModel):
         cached(what)
     elif isinstance(what, HubData):
-        with_retries(lambda: load_dataset(what.hub, revision=what.revision, split=what.split))
+        from_hub(lambda: load_dataset(what.hub, revision=what.revision, split=what.split))
     else:
         template_text(what)
-
-
-def prepare_network(study: Study) -> None:
-    """Set offline mode if the study needs the Hub and it cannot be reached; see `offline_if_unreachable`."""
-    if any(True for _ in needs(study)):
-        offline_if_unreachable()
 
 
 def fetch(study: Study, say: Callable[[str], None]) -> bool:

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -26,14 +27,11 @@ from rich.text import Text
 from stapo import paths
 from stapo.files import canonical, leaves, text_of
 from stapo.locks import holders
-from stapo.records.step import PHASES, StepRecord, from_line
 from stapo.stages import Job, Jobs, jobs_of, stages
 from stapo.study import Study, StudyError
 from stapo.study.reading import RESOLVED, read_resolved
 from stapo.text import COLOURS, plain
 
-RECENT = 40
-"""Records whose mean is the speed."""
 LOG_BYTES = 65536
 """Size of the start of a log, which names the job, and of its end, which says how it ended."""
 STARTED = re.compile(r"^configuration ([0-9a-f]{16})$", re.MULTILINE)
@@ -62,7 +60,7 @@ KILLED = "exited without an error, possibly killed; it resumes from its last che
 NO_STUDY = (
     "none given; the smallest one takes minutes on two CPU cores:",
     "  snakemake --configfile workflows/studies/smoke.yaml",
-    "your own: docs/extend.md; before a long run: stapo check STUDY, stapo plan STUDY, stapo doctor STUDY",
+    "your own: docs/extend.md; before a long run: stapo check STUDY, stapo plan STUDY",
 )
 
 
@@ -83,7 +81,6 @@ class Progress:
     """Of a training's last step, in [-1, 1]."""
     entropy: float | None = None
     """Of a training's last step, nats."""
-    seconds_left: float | None = None
 
 
 def progress(study: Study, root: Path = Path()) -> list[Progress]:
@@ -165,7 +162,7 @@ def _unfinished(own: Progress, work: Path | None, log: Path | None) -> Progress:
         state, note = ("stopped", BY_SIGNAL) if CTRL_C.search(error) else ("failed", error)
     else:
         state, note = ("stopped", KILLED) if since else (own.state, own.note)
-    return replace(own, state=state, note=note, seconds_left=None)
+    return replace(own, state=state, note=note)
 
 
 def _owner(lock: Path) -> tuple[str, bool]:
@@ -173,11 +170,8 @@ def _owner(lock: Path) -> tuple[str, bool]:
 
     Nothing is locked, which could block a starting job.
     """
-    words, status = text_of(lock)[-200:].split(), lock.stat()
-    host, pid = (plain(words[0]), words[1]) if len(words) == 2 else ("", "")
-    device = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}"
-    # On some file systems, stat and /proc/locks show different devices.
-    return host, any(on == device or str(by) == pid for by, on in holders(status.st_ino))
+    host, _, pid = plain(text_of(lock)[-200:]).partition(" ")
+    return host, pid in holders(lock.stat().st_ino)
 
 
 def _logs_of(root: Path, study: str) -> dict[str, Path]:
@@ -285,25 +279,15 @@ def _stored(work: Path, benchmark: str) -> int:
 
 
 def _measured(own: Progress, metrics: Path, steps: int) -> Progress:
-    """Return a training's progress with what its records say, as far as they can be read."""
-    records: list[StepRecord] = []
-    for line in text_of(metrics).split("\n"):
+    """Return a training's progress with what the last of its records says that can be read."""
+    for line in reversed(text_of(metrics).split("\n")):
         with suppress(ValueError, RecursionError):
             record = json.loads(line)
-            if isinstance(record, dict) and type(record.get("step")) is int:
-                records.append(from_line(record))
-    if not records:
-        return replace(own, of=steps)
-    last, recent = records[-1], records[-RECENT:]
-
-    def number(value: Any) -> float | None:
-        return float(value) if isinstance(value, int | float) and abs(value) < 1e300 else None
-
-    # Several steps share a rollout, and only the first of them records it.
-    spent = sum(number(one.seconds.get(phase)) or 0.0 for one in recent for phase in PHASES)
-    left = None if own.state == "done" else spent / len(recent) * max(steps - last.step, 0)
-    numbers = number(last.reward), number(last.entropy), left
-    return Progress(own.stage, own.name, own.state, own.note, last.step, steps, *numbers)
+            if isinstance(record, dict) and type(step := record.get("step")) is int:
+                found = (record.get(name) for name in ("reward", "entropy"))
+                numbers = (x if isinstance(x, float) and isfinite(x) else None for x in found)
+                return Progress(own.stage, own.name, own.state, own.note, step, steps, *numbers)
+    return replace(own, of=steps)
 
 
 def span(seconds: float) -> str:
@@ -335,14 +319,11 @@ def _stage_table(study: Study, found: Sequence[Progress]) -> Table:
 
 
 def _training_table(trainings: Sequence[Progress]) -> Table:
-    headings = ("size", "method", "seed", "state", "step", "reward", "entropy", "left, about")
-    table = table_of("trainings", *headings)
+    table = table_of("trainings", "training", "state", "step", "reward", "entropy")
     for one in trainings:
-        size, method, seed = one.name.rsplit("/", 2)
         numbers = ["" if x is None else f"{x:.3f}" for x in (one.reward, one.entropy)]
-        left = "" if one.seconds_left is None else span(one.seconds_left)
-        shown = (size, method, seed.removeprefix("seed"), one.state, f"{one.done} of {one.of}")
-        table.add_row(*map(Text, (*shown, *numbers, left)), style=STYLES.get(one.state, ""))
+        shown = (one.name, one.state, f"{one.done} of {one.of}", *numbers)
+        table.add_row(*map(Text, shown), style=STYLES.get(one.state, ""))
     return table
 
 

@@ -147,6 +147,8 @@ def _dropped(study: Study, recorded: Study) -> Errors:
 
 def _file_errors(results: Results) -> Errors:
     """Yield each published file that is not as the trainings name it, and each that none names."""
+    if not results.study.run.methods:  # No training names weights of base models alone.
+        return
     belongs = results.layout
     named: dict[str, str] = {}
     for run, record in results.runs.items():

@@ -54,10 +54,7 @@ def place(job: Job) -> tuple[Checkpoint, str]:
 
 def _generate(of: Jobs, jobs: list[Job], how: Resources) -> None:
     """Generate the responses that are missing, and publish all."""
-    from stapo.operations.fetch import prepare_network
-
     study = of.study
-    prepare_network(study)
     take_gpus(how.gpus)
     from stapo.evaluation.generate import Benchmark, generate
 

@@ -9,7 +9,6 @@ from typing import Any
 
 from stapo import paths
 from stapo.files import fingerprint, link_tree, read_json, write_json
-from stapo.hub import offline_if_unreachable
 from stapo.locks import work_directory
 from stapo.provenance import SUMS, damaged_file
 from stapo.stages import Job, Jobs, Resources, Stage
@@ -37,11 +36,9 @@ def _prompts(of: Jobs) -> Iterator[Job]:
 
 def _write_prompts(of: Jobs, jobs: list[Job], how: Resources) -> None:
     """Write the prompts, and say how many they are and their checksum."""
-    data = of.study.data
-    if isinstance(data, HubData):
-        offline_if_unreachable()
     from stapo.training.prompts import write_prompts
 
+    data = of.study.data
     out, record = map(Path, jobs[0].outputs)
     found = write_prompts(data, out, record, of.study.prompts_file())
     print(
@@ -81,13 +78,10 @@ def check_overlap(study: Study) -> dict[str, Any]:
     Raises:
         StudyError: prompts of the study's own are problems of a benchmark.
     """
-    benchmarks = study.run.benchmarks
-    files = {name: study.rows_file(name) for name in benchmarks}
-    if any("hub" in study.task(name)["metadata"] for name in benchmarks):
-        offline_if_unreachable()
     from stapo.evaluation.task import benchmark_questions
     from stapo.training import prompts
 
+    files = {name: study.rows_file(name) for name in study.run.benchmarks}
     questions = {
         name: [row["question"] for row in file.read()] if file else benchmark_questions(name)
         for name, file in files.items()
@@ -151,8 +145,6 @@ def _write_base(of: Jobs, jobs: list[Job], how: Resources) -> None:
         else:
             settings = of.study.models[job.name].model_dump()
             made_from = model_settings(of.study.models[job.name])
-        if "hub" in settings:
-            offline_if_unreachable()
         work = Path(paths.BASE_WORK.format(fingerprint=job.fingerprint))
         with work_directory(work, job.config):
             built = work / "model"

@@ -59,13 +59,6 @@ def visible_lines(text: str) -> str:
     return text
 
 
-def raw_or_template(text: str) -> str:
-    """Return `raw`, or the text of a chat template; raise an error if it cannot be one."""
-    if text != "raw" and "{{" not in text:
-        raise ValueError("expected raw, or a file that ends in .jinja and contains a template")
-    return visible_lines(text)
-
-
 def in_list(value: Any) -> Any:
     """Return a single text as a list; other values unchanged."""
     return [value] if isinstance(value, str) else value
@@ -134,7 +127,7 @@ Line = Annotated[str, StringConstraints(min_length=1, max_length=100), AfterVali
 Title = Annotated[str, StringConstraints(pattern=TITLE), AfterValidator(_visible)]
 HubId = Annotated[str, StringConstraints(pattern=HUB_ID)]
 Revision = Annotated[str, StringConstraints(pattern=REVISION)]
-"""A commit; or `main` if it is not known yet, with a warning from `check` and `doctor`."""
+"""A commit; or `main` if it is not known yet, with a warning from `check`."""
 LocalFile = Annotated[
     str, StringConstraints(min_length=1, max_length=4000), AfterValidator(_visible)
 ]

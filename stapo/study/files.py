@@ -9,14 +9,14 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from stapo.files import DamagedFileError, canonical, read_json, write_json
+from stapo.files import DamagedFileError, canonical, read_json
 from stapo.provenance import file_sums
 from stapo.study.loader import StudyError, read_file, read_text, shown_path
 
@@ -33,8 +33,6 @@ FILES = ("*.safetensors", "*.json", "*.jinja", "merges.txt", "LICENSE*")
 SOURCE = "source.json"
 """File with the origin of a model, which is no part of it."""
 TOKENIZER = ("tokenizer.json", "tokenizer_config.json")
-KNOWN = Path("work/checksums.json")
-"""Folder -> name -> size, time of modification and SHA-256 of files that were hashed before."""
 
 
 @dataclass(frozen=True)
@@ -45,17 +43,13 @@ class RowsFile:
     sha256: str
 
     def read(self) -> list[Row]:
-        """Return the rows; errors as of `placed`."""
-        return list(self.placed().values())
-
-    def placed(self) -> dict[str, Row]:
-        """Return the rows by their place (`line 3`).
+        """Return the rows.
 
         Raises:
             StudyError: the file is missing, or has changed since the study was read.
         """
-        rows = placed_rows(self.path)
-        if rows_checksum(rows.values()) != self.sha256:
+        rows = read_rows(self.path)
+        if rows_checksum(rows) != self.sha256:
             about = "its rows changed since the study was read; run snakemake again"
             raise StudyError([f"{self.path}: {about}"])
         return rows
@@ -67,8 +61,8 @@ def rows_checksum(rows: Iterable[Mapping[str, str]]) -> str:
     return hashlib.sha256(canonical(plain).encode()).hexdigest()
 
 
-def placed_rows(path: Path, is_unique: bool = False) -> dict[str, Row]:
-    """Return the rows of JSON lines by their place (`line 3`), without white space at the ends of texts.
+def read_rows(path: Path, is_unique: bool = False) -> list[Row]:
+    """Return the rows of JSON lines, without white space at the ends of texts.
 
     Args:
         path: the file.
@@ -77,20 +71,19 @@ def placed_rows(path: Path, is_unique: bool = False) -> dict[str, Row]:
     Raises:
         StudyError: one line for each fault, with its line.
     """
-    rows: dict[str, Row] = {}
-    first: dict[str, str] = {}
+    rows: list[Row] = []
+    first: dict[str, int] = {}
     faults = []
     for number, line in enumerate(read_text(path).split("\n"), 1):
         if not line.strip():
             continue
-        place = f"line {number}"
         try:
-            rows[place] = _row(line)
-            asked = " ".join(rows[place]["question"].split())
-            if is_unique and (earlier := first.setdefault(asked, place)) != place:
-                raise ValueError(f"repeats the question of {earlier}; remove one of them")
+            rows.append(_row(line))
+            asked = " ".join(rows[-1]["question"].split())
+            if is_unique and (earlier := first.setdefault(asked, number)) != number:
+                raise ValueError(f"repeats the question of line {earlier}; remove one of them")
         except (ValueError, RecursionError) as error:
-            faults.append(f"{shown_path(path)}, {place}: {error}")
+            faults.append(f"{shown_path(path)}, line {number}: {error}")
     if faults or not rows:
         raise StudyError(faults or [f"{shown_path(path)}: no rows"])
     return rows
@@ -243,29 +236,9 @@ def model_files(folder: Path) -> list[Path]:
     return sorted(path for path in found if path.name != SOURCE)
 
 
-def model_checksum(folder: Path, known: Path | None = KNOWN) -> str:
-    """Return one SHA-256 for the names and contents of the files of a model.
-
-    Args:
-        folder: folder of the model.
-        known: file of checksums that are used again where size and time of modification are unchanged;
-            None to read everything.
-    """
-    earlier: dict[str, Any] = {}
-    with suppress(OSError, DamagedFileError):
-        earlier = read_json(known) if known else {}
-    place = str(folder.resolve())
-    before, states = earlier.get(place, {}), {}
-    for path in model_files(folder):
-        status = path.stat()
-        states[path.name] = [status.st_size, status.st_mtime_ns]
-    changed = [name for name, state in states.items() if before.get(name, [])[:2] != state]
-    sums = {name: before[name][2] for name in states if name not in changed}
-    sums |= file_sums(folder, changed)
-    if known and changed:
-        with suppress(OSError):  # They are only computed again.
-            found = {name: [*state, sums[name]] for name, state in states.items()}
-            write_json(known, {**earlier, place: found})
+def model_checksum(folder: Path) -> str:
+    """Return one SHA-256 for the names and contents of the files of a model."""
+    sums = file_sums(folder, [path.name for path in model_files(folder)])
     return hashlib.sha256(canonical(sums).encode()).hexdigest()
 
 

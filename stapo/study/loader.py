@@ -179,8 +179,10 @@ def field_problems(
 
 def close_name(name: Any, known: Iterable[str]) -> str:
     """Return the known name that was probably meant, empty if none resembles it."""
+    # No number: a huge one cannot be written.
+    written = name[:100] if isinstance(name, str) else ""
     others = [one for one in known if one != name]
-    return next(iter(get_close_matches(str(name)[:100], others, n=1, cutoff=0.7)), "")
+    return next(iter(get_close_matches(written, others, n=1, cutoff=0.7)), "")
 
 
 def shown(value: Any) -> str:

@@ -10,6 +10,7 @@ cluster or outlive their Snakemake continue with the version that they were star
 """
 
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from functools import reduce
@@ -34,7 +35,7 @@ from stapo.study.files import (
     found_path,
     model_checksum,
     model_faults,
-    placed_rows,
+    read_rows,
     rows_checksum,
     selection_arguments,
     sha256_of,
@@ -47,7 +48,6 @@ from stapo.study.loader import (
     close_name,
     field_problems,
     load_yaml,
-    read_text,
     shown,
     shown_path,
 )
@@ -55,8 +55,8 @@ from stapo.study.study import Study
 
 CODE: tuple[Place, ...] = (("methods", "*", "selection"), ("training", "reward"))
 """Settings that name a function in a file, `*` for any name."""
-TEMPLATE: Place = ("models", "*", "chat_template")
 RESOLVED = "work/{study}/studies/{fingerprint}.json"
+WORD = re.compile(r"[\w+-]+(?:\.[\w+-]+)*")
 VARIABLE = "STAPO_STUDY"
 """Set for the jobs of a study: the file that they read it from."""
 KINDS = {"hub", "path", "file", "builder"}
@@ -68,9 +68,14 @@ NOTHING_TRAINED: dict[str, Any] = {
         "steps": 1, "prompts_per_batch": 1, "prompts_per_mini_batch": 1, "group_size": 2,
         "micro_batch_tokens": 1, "learning_rate": 1.0, "max_prompt_tokens": 1024, "max_response_tokens": 1,
     },
-    "compare": None,
 }  # fmt: skip
 """What a study without methods need not say, since nothing reads it."""
+STAND_INS = {
+    **NOTHING_TRAINED,
+    "evaluation": {"batch_size": 1, "max_response_tokens": 1},
+    "run": {"methods": [], "seeds": [0]},
+}
+"""In place of wrong settings without a default, while other errors are looked for."""
 
 
 def merge(base: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
@@ -121,31 +126,19 @@ def _loaded(path: Path) -> Document:
 
 
 def _placed(document: Document, folder: Path) -> Document:
-    """Return a study file with absolute paths, and chat templates replaced by their text.
-
-    Raises:
-        StudyError: a chat template cannot be read.
-    """
+    """Return a study file with absolute paths."""
 
     def absolute(name: str) -> str:
         return os.path.abspath(folder / os.path.expanduser(name))
 
-    content = _with_paths(document.content, absolute)
-    for section, place in _matching(content, TEMPLATE):
-        name = section[place[-1]]
-        if isinstance(name, str) and name.endswith(".jinja"):
-            try:
-                section[place[-1]] = read_text(Path(absolute(name)))
-            except StudyError as error:
-                raise StudyError(document.errors([(place, error.errors[0])])) from error
-    return Document(content, document.lines)
+    return Document(_with_paths(document.content, absolute), document.lines)
 
 
 def _with_paths(raw: dict[str, Any], change: Callable[[str], str]) -> dict[str, Any]:
     """Return a study with the paths changed in all settings that name a file."""
     found = deepcopy(raw)
     for path in NAMED:
-        for section, place in _matching(found, path):
+        for section, place in matching(found, path):
             value = section[place[-1]]
             if isinstance(value, str) and value and (path not in CODE or ":" in value):
                 file, colon, function = value.rpartition(":") if path in CODE else (value, "", "")
@@ -153,14 +146,14 @@ def _with_paths(raw: dict[str, Any], change: Callable[[str], str]) -> dict[str, 
     return found
 
 
-def _matching(section: Any, path: Place, above: Place = ()) -> Iterator[tuple[Any, Place]]:
+def matching(section: Any, path: Place, above: Place = ()) -> Iterator[tuple[Any, Place]]:
     """Yield each mapping with a setting whose place matches a path with `*`, and that place."""
     if isinstance(section, dict):
         for key in [*section] if path[0] == "*" else [path[0]] if path[0] in section else []:
             if len(path) == 1:
                 yield section, (*above, key)
             else:
-                yield from _matching(section[key], path[1:], (*above, key))
+                yield from matching(section[key], path[1:], (*above, key))
 
 
 def _over(base: Document, update: Document) -> Document:
@@ -200,21 +193,42 @@ def _study(document: Document, is_read: bool) -> Study:
     """Return the study of a merged document.
 
     Raises:
-        StudyError: with every error of single fields or, if there is none, every other one; one line each.
+        StudyError: with every error, one line each.
     """
     raw = document.content
     if isinstance(raw.get("run"), dict) and raw["run"].get("methods") == []:
-        raw = merge(NOTHING_TRAINED, raw)
+        raw = {**merge(NOTHING_TRAINED, raw), "compare": None}
+    problems: list[Problem] = []
+    wrong: set[Any] = set()
+    study: Study | None = None
     try:
         study = Study.model_validate(raw)
     except ValidationError as error:
         problems = [*field_problems(error, raw, Study.model_json_schema())]
-        raise StudyError(document.errors(problems)) from error
-    content = resolved_content(study)
-    problems = [*cross_problems(study), *_problems_of_files(study, content, is_read)]
+        study, wrong = _rest(raw, [place for place, _ in problems])
+    content = resolved_content(study) if study else {}
+    if study:
+        others = [*cross_problems(study), *_problems_of_files(study, content, is_read)]
+        problems += [one for one in others if not wrong & {*one[0], *WORD.findall(one[1])}]
     if problems:
         raise StudyError(document.errors(problems))
     return Study.model_validate(content)
+
+
+def _rest(raw: dict[str, Any], wrong: list[Place]) -> tuple[Study | None, set[Any]]:
+    """Return a study without its wrong settings, None if that is none, and the names of what was left out."""
+    left, names = deepcopy(raw), set[Any]()
+    for above in (0, 1):  # What is missing makes its section wrong.
+        for place in wrong:
+            path = tuple(key for key in place if isinstance(key, str))[: len(place) - above]
+            for section, _ in [*matching(left, path)] if path else ():
+                section.pop(path[-1])
+            names.update(path[-1:])
+        try:
+            return Study.model_validate(merge(STAND_INS, left)), names
+        except ValidationError as error:
+            wrong = [place for place, _ in field_problems(error, left, {})]
+    return None, names
 
 
 def _problems_of_files(study: Study, content: dict[str, Any], is_read: bool) -> Iterator[Problem]:
@@ -232,7 +246,7 @@ def _problems_of_files(study: Study, content: dict[str, Any], is_read: bool) -> 
         "methods": {one for name in methods for one in study.lineage(name)} - METHODS.keys(),
     }
     for path, (keys, read) in NAMED.items():
-        for section, place in _matching(content, path):
+        for section, place in matching(content, path):
             is_file = path not in CODE or ":" in section[place[-1]]
             if not is_file or ("*" in path and place[1] not in used[str(place[0])]):
                 continue
@@ -254,7 +268,7 @@ def _problems_of_files(study: Study, content: dict[str, Any], is_read: bool) -> 
 
 def _rows(section: Mapping[str, Any]) -> dict[str, Any]:
     """Return number and checksum of rows; of a benchmark, no question may be repeated."""
-    rows = placed_rows(Path(section["file"]), is_unique="samples" in section).values()
+    rows = read_rows(Path(section["file"]), is_unique="samples" in section)
     return {"rows": len(rows), "sha256": rows_checksum(rows)}
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, Discriminator, Field, StringConstraints, Tag
+from pydantic import Discriminator, Field, StringConstraints, Tag
 
 from stapo.study.fields import (
     SPLIT,
@@ -14,31 +14,18 @@ from stapo.study.fields import (
     Sha256,
     Steps,
     Strict,
-    off,
-    raw_or_template,
     unit,
 )
 
 
-class _OwnTemplate(Strict):
-    """A model whose chat template a study may replace."""
-
-    chat_template: Annotated[str, AfterValidator(raw_or_template)] | None = off(
-        "Prompt in training and evaluation: raw (the question alone), or a .jinja file; "
-        "default: the tokenizer's chat template",
-        min_length=1,
-        max_length=20_000,
-    )
-
-
-class HubModel(_OwnTemplate):
+class HubModel(Strict):
     """A model on the Hugging Face Hub."""
 
     hub: HubId = Field(description="Repository id, such as Qwen/Qwen3-1.7B-Base")
     revision: Revision = Field(description="Commit of the repository, 40 hex digits, or main")
 
 
-class FolderModel(_OwnTemplate):
+class FolderModel(Strict):
     """A model in a folder, in the Hub's format: safetensors, config.json, tokenizer; no code."""
 
     path: LocalFile = Field(description="Folder; a relative path means the study's folder")

@@ -10,7 +10,7 @@ from random import Random
 from typing import Any
 
 from stapo.files import canonical, fingerprint, read_published, write_json, write_jsonl
-from stapo.hub import with_retries
+from stapo.hub import from_hub
 from stapo.models.worlds import training_problems
 from stapo.study import StudyError
 from stapo.study.files import RowsFile
@@ -120,7 +120,7 @@ def _hub_rows(data: HubData) -> Iterator[dict[str, str]]:
     """
     from datasets import load_dataset
 
-    rows = with_retries(lambda: load_dataset(data.hub, revision=data.revision, split=data.split))
+    rows = from_hub(lambda: load_dataset(data.hub, revision=data.revision, split=data.split))
     for index, row in enumerate(rows):
         try:
             if named := {"question", "answer"} <= row.keys():

@@ -10,7 +10,7 @@ from trl.trainer.utils import add_fused_lm_head
 
 from gpu.page import Page, begin, timed
 from stapo.models.shapes import SHAPES, Shape
-from stapo.operations.plan import DATA_SHEETS
+from stapo.operations.plan import DEVICES
 from stapo.training.forward import PACKED, Sequences, packed_forward, padded_forward
 
 QWEN = SHAPES["Qwen/Qwen3-1.7B-Base"]
@@ -65,7 +65,7 @@ def update(model: Any, kind: str, sequences: Sequences, device: str) -> torch.Te
 
 def peak_flops(name: str) -> float:
     """Return the dense bfloat16 peak of a GPU by its name, 0 for one that is not known."""
-    known = (sheet for sheet in DATA_SHEETS if sheet.name.upper() in name.upper())
+    known = (sheet for gpu, sheet in DEVICES.items() if gpu.upper() in name.upper())
     return next((sheet.flops for sheet in known), 0.0)
 
 

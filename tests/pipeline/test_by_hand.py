@@ -4,29 +4,10 @@ import shutil
 import subprocess
 import sys
 
-import pytest
 from synthetic import leave_out_raw_data
 
 from stapo.provenance import SUMS, file_sha256
-
-
-def stapo(place, *args: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "stapo", *args]
-    return subprocess.run(command, cwd=place, capture_output=True, text=True, check=False)
-
-
-@pytest.mark.parametrize(
-    ("job", "said"),
-    [
-        ("tables t1.0-p1.0", "results/smoke/tables/main-t1.0-p1.0.md"),
-        ("score tiny/base/t1.0-p1.0", "graded before"),
-        ("train tiny/stapo/seed0", "nothing to train"),
-    ],
-)
-def test_the_program_does_a_step_by_hand(finished, job, said):
-    done = stapo(finished.path, "run", *job.split(), "--study", "study.yaml")
-    assert done.returncode == 0, done.stderr
-    assert said in done.stdout + done.stderr
+from stapo.publication.verify import verify
 
 
 def test_in_a_clone_without_raw_data_a_cell_is_made_again_to_the_same_responses(workspace):
@@ -36,7 +17,8 @@ def test_in_a_clone_without_raw_data_a_cell_is_made_again_to_the_same_responses(
     folder = workspace.path / "results/smoke"
     stated = (folder / SUMS).read_text()
     leave_out_raw_data(folder)
-    done = stapo(workspace.path, "show", "study.yaml")
+    command, place = [sys.executable, "-m", "stapo", "show", "study.yaml"], workspace.path
+    done = subprocess.run(command, cwd=place, capture_output=True, text=True, check=False)
     said = "without its raw data, as in git: read results/smoke/tables/main-t1.0-p1.0.md"
     assert said in " ".join((done.stdout + done.stderr).split())
     everything = workspace.jobs()
@@ -76,3 +58,26 @@ def test_a_new_benchmark_and_kept_steps_make_only_what_they_need(workspace):
     found = {step: {path.stem for path in responses.glob(f"step{step}/*/*")} for step in (2, 4, 6)}
     assert found == {2: {"chain-3"}, 4: {"chain-2", "chain-3", "chain-4"}, 6: {"chain-3"}}
     assert workspace.jobs() == {}
+
+
+def test_checkpoints_from_anywhere_are_a_study_of_their_own(workspace):
+    folder = workspace.path / "results/smoke"
+    shutil.copytree(folder / "runs/tiny/stapo/seed0/model", workspace.path / "copied")
+    sizes = {"before": str(folder / "models/tiny/base"), "after": "copied"}
+    workspace.change(
+        {
+            "name": "mine",
+            "models": {size: {"path": path} for size, path in sizes.items()},
+            "run": {"sizes": [*sizes], "methods": []},
+        }
+    )
+    workspace.run("--show-failed-logs")
+    table = (workspace.path / "results/mine/tables/main-t1.0-p1.0.md").read_text()
+    assert "- after minus before +" in table
+    assert not verify(workspace.path / "results/mine")["failed"]
+    # The weights of a finished study give its responses.
+    cell = "t1.0-p1.0/chain-2.jsonl"
+    mine, old = (workspace.path / f"results/{name}/completions" for name in ("mine", "smoke"))
+    assert (mine / "after/base" / cell).read_bytes() == (
+        old / "tiny/stapo/seed0" / cell
+    ).read_bytes()

@@ -32,12 +32,7 @@ BLOCK = re.compile(r"^```(\S*)[^\n]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
 BLOCKS = [found for page in PAGES for found in BLOCK.findall(page.read_text())]
 """Language and content."""
 COMMAND = re.compile(r"(?:[A-Z_]+=\S+ )*(stapo|snakemake|make|python)(?: |$)")
-EXIT_CODES = {
-    "stapo doctor workflows/studies/paper.yaml": 1,
-    "stapo doctor workflows/studies/paper-1.7b.yaml": 1,
-}
-"""Commands that end with another code than 0: this machine has neither GPUs nor the models."""
-NOT_HERE = ("stapo fetch workflows/studies/paper.yaml", "stapo evaluate base=Qwen/Qwen3-1.7B-Base ")
+NOT_HERE = ("stapo fetch workflows/studies/paper.yaml",)
 """Starts of commands that need models, prompts or benchmarks of the Hub."""
 BASE = "results/smoke/models/tiny/base"
 
@@ -114,7 +109,7 @@ def test_a_command_does_what_it_is_for(command, place, monkeypatch, capfd):
         with pytest.raises(SystemExit) as ended:
             main()
     said = capfd.readouterr()
-    assert (ended.value.code or 0) == EXIT_CODES.get(command, 0), said.out + said.err
+    assert (ended.value.code or 0) == 0, said.out + said.err
     assert said.out.strip()
 
 
@@ -138,7 +133,7 @@ def test_the_studies_of_the_pages_are_valid(place):
     # mine.yaml has methods and more that tests/extensions adds.
     names = [name for name, _ in examples() if name.endswith(".yaml") and name != "mine.yaml"]
     assert len(names) > 8
-    assert len(QUICK) > 15
+    assert len(QUICK) > 10
     for name, text in examples():
         if name in names:
             study = place / "workflows" / "studies" / f"shown-{name}"

@@ -6,21 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from stapo.repository import ROOT
 
 ODD = 'it\'s a $HOME; dir & more `x` {y} "z"'
 STUDY = "workflows/studies/smoke.yaml"
 OVERLAP = "results/smoke/data/overlap.json"
-
-
-def shadow(directory: Path, *modules: str) -> Path:
-    """Leave modules that tell when they are imported; return where they tell."""
-    told = directory.parent / "imported"
-    for name in modules:
-        (directory / f"{name}.py").write_text(f"open({str(told)!r}, 'a').write('{name}\\n')\n")
-    return told
 
 
 def snakemake(python: Path, repository: Path, directory: Path, package: Path) -> str:
@@ -38,34 +28,22 @@ def snakemake(python: Path, repository: Path, directory: Path, package: Path) ->
     return done.stdout + done.stderr
 
 
-@pytest.fixture
-def odd(tmp_path):
-    """A checkout, its interpreter and a working directory below a name that a shell would take apart."""
-    place = tmp_path / ODD
-    (place / "work here").mkdir(parents=True)
+def test_a_study_runs_below_a_path_that_a_shell_would_take_apart(tmp_path):
+    """As most do it, in the directory of the Snakefile, which Snakemake itself makes importable."""
+    place, imported = tmp_path / ODD, tmp_path / "imported"
+    package, work = place / "package", place / "work here"
     for name in ("stapo", "workflows", "benchmarks"):
-        shutil.copytree(ROOT / name, place / "checkout" / name)
-    shutil.copy(ROOT / "Snakefile", place / "checkout")
+        shutil.copytree(ROOT / name, package / name)
+    shutil.copytree(ROOT / "workflows", work / "workflows")
+    shutil.copy(ROOT / "Snakefile", work)
     (place / ".venv").symlink_to(sys.prefix, target_is_directory=True)
-    return place
-
-
-def test_a_study_runs_below_a_path_that_a_shell_would_take_apart(odd):
-    python = odd / ".venv" / "bin" / "python"
-    told = snakemake(python, odd / "checkout", odd / "work here", odd / "checkout")
+    for name in ("typer", "torch", "stapo", "pydantic", "numpy", "json"):
+        tells = f"open({str(imported)!r}, 'a').write('{name}\\n')\n"
+        (work / f"{name}.py").write_text(tells)
+    told = snakemake(place / ".venv" / "bin" / "python", work, work, package)
     assert f"{ODD.partition('$')[2]}/.venv/bin/python" in told
-    assert (odd / "work here" / OVERLAP).exists()
+    assert (work / OVERLAP).exists()
+    assert not imported.exists(), imported.read_text()
     # From another place nothing is run again: a command is compared before it is filled in.
-    moved = snakemake(Path(sys.executable), ROOT, odd / "work here", ROOT)
+    moved = snakemake(Path(sys.executable), ROOT, work, ROOT)
     assert "Nothing to be done" in moved
-
-
-def test_no_module_of_the_working_directory_is_imported(tmp_path):
-    """As most do it: in the directory of the Snakefile, which Snakemake itself makes importable."""
-    directory = tmp_path / "checkout"
-    shutil.copytree(ROOT / "workflows", directory / "workflows")
-    shutil.copy(ROOT / "Snakefile", directory)
-    told = shadow(directory, "typer", "torch", "stapo", "pydantic", "numpy", "json")
-    snakemake(Path(sys.executable), directory, directory, ROOT)
-    assert (directory / OVERLAP).exists()
-    assert not told.exists(), told.read_text()

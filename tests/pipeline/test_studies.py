@@ -1,6 +1,5 @@
 """Studies that come with the project expand into the jobs that they should, without running any."""
 
-import json
 import subprocess
 import sys
 
@@ -8,7 +7,6 @@ import pytest
 import yaml
 from world import STATES, World
 
-from stapo.publication.checks import is_earlier
 from stapo.repository import ROOT, STUDIES
 from stapo.stages import jobs_of
 from stapo.study import read_study
@@ -51,12 +49,3 @@ def test_check_and_snakemake_refuse_the_same_with_the_same_lines(tmp_path):
     assert refused
     assert "Traceback" not in said
     assert not (tmp_path / "results").exists()
-
-
-def test_fingerprints_of_trainings_are_those_of_finished_results():
-    """A changed one would train anew what has been trained; raise a recipe where that is meant."""
-    for job in jobs_of(read_study(STUDIES / "miniature.yaml")).all("train"):
-        record = json.loads((ROOT / job.outputs[-1]).read_text())
-        # 20-Entropy resolves ties in another way since then.
-        ties = job.settings["method"].get("selection_recipe") == 2
-        assert is_earlier(record, job) if ties else record["fingerprint"] == job.fingerprint

@@ -13,7 +13,6 @@ from stapo.stages import jobs_of
 from stapo.study import read_study, study_schema
 
 sys.path.insert(0, str(ROOT / "docs" / "site"))
-from links import with_links
 from reference import pages
 from study_keys import sections
 
@@ -56,13 +55,3 @@ def test_the_navigation_names_every_page():
     written = {str(path.relative_to(docs)) for path in docs.rglob("*.md")}
     recipes = {f"{path.relative_to(docs)}.md" for path in (docs / "recipes").glob("*.py")}
     assert named == written | recipes | set(pages())
-
-
-def test_links_to_the_repository_are_links_to_where_it_lies():
-    for text, address, shown in (
-        ("[Makefile](../../Makefile)", None, "`Makefile`"),
-        ("[M](../../Makefile#a)", "https://e.org/s", "[M](https://e.org/s/blob/main/Makefile#a)"),
-        ("[TRL](../recipes/trl_grpo.py)", None, "[TRL](../recipes/trl_grpo.py.md)"),
-        ("[x](../paper.md#y)", "https://e.org/s", "[x](../paper.md#y)"),
-    ):
-        assert with_links(text, "how-to/own.md", address, {"recipes/trl_grpo.py"}) == shown

@@ -77,7 +77,7 @@ def test_no_code_of_a_model_is_run(tiny, tmp_path):
         f"extends: smoke\nname: own\nmodels: {{own: {{path: {model}}}}}\nrun: {{sizes: [own]}}\n"
     )
     commands = [
-        ["evaluate", model, "--benchmark", "chain-2", "--decoding", "t1.0-p1.0"],
+        ["check", "own.yaml"],
         ["run", "base", "--study", "own.yaml"],
     ]
     running = subprocess.run(

@@ -1,6 +1,5 @@
 """Models in a folder, and chat templates that a study names."""
 
-import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -14,8 +13,8 @@ from stapo.models.shapes import shape_of
 from stapo.models.tiny import build_model, build_tokenizer
 from stapo.stages import jobs_of
 from stapo.stages.prepare import model_settings
-from stapo.study import Study, StudyError, files, parse_study, read_study
-from stapo.study.reading import published_content, resolved_content
+from stapo.study import Study, StudyError, parse_study, read_study
+from stapo.study.reading import published_content
 from stapo.study.sources import TinyModel
 
 STUDY = """
@@ -24,7 +23,6 @@ name: mine
 models: {own: {path: weights}}
 run: {sizes: [own]}
 """
-TEMPLATE = "{% for m in messages %}<{{ m['content'] }}>{% endfor %}"
 
 
 @pytest.fixture(scope="module")
@@ -70,17 +68,6 @@ def test_a_folder_is_copied_and_its_content_is_in_the_fingerprint_not_its_place(
     assert not (folder / "other").exists()
 
 
-def test_files_are_hashed_again_only_if_they_changed(folder, monkeypatch):
-    hashed, file_sums = [], files.file_sums
-    monkeypatch.setattr(files, "file_sums", lambda at, n: hashed.append(n) or file_sums(at, n))
-    first = read(folder).models["own"].sha256
-    os.utime(folder / "weights" / "model.safetensors", (1, 1))
-    assert [read(folder).models["own"].sha256 for _ in range(2)] == [first] * 2
-    assert hashed[1:] == [["model.safetensors"], []]
-    (folder / "work" / "checksums.json").write_text("{")
-    assert read(folder).models["own"].sha256 == first
-
-
 def test_a_published_study_names_no_path(folder):
     study = read(folder)
     published = parse_study(published_content(study))
@@ -91,7 +78,7 @@ def test_a_published_study_names_no_path(folder):
         parse_study({**published_content(study), "models": {"own": {"path": "weights"}}})
 
 
-OWN, JINJA = "path: weights", "path: weights, chat_template: t.jinja"
+OWN = "path: weights"
 CODE = '{"auto_map": {"AutoModel": "m.M"}}'
 WEIGHTS, TOKENIZER = "model.safetensors", ("tokenizer.json", "tokenizer_config.json")
 FAULTS: list[tuple[str, str, dict[str, str | None]]] = [
@@ -103,10 +90,6 @@ FAULTS: list[tuple[str, str, dict[str, str | None]]] = [
     (OWN, "needs its own Python code", {"config.json": CODE}),
     (OWN, "no tokenizer", dict.fromkeys(TOKENIZER)),
     (OWN, "no readable config.json", {"config.json": None}),
-    ("path: weights, chat_template: a.jinja", "own.chat_template: a.jinja: No such file", {}),
-    ("path: weights, chat_template: a", "expected raw, or a file that ends in .jinja", {}),
-    (JINJA, "chat_template leaves out the question", {"../t.jinja": "{{ 1 }}"}),
-    (JINJA, "fails: TemplateError: no", {"../t.jinja": "{{ raise_exception('no') }}"}),
 ]
 
 
@@ -118,18 +101,3 @@ def test_what_is_no_model_is_refused_with_its_reason(folder, settings, words, fi
     with pytest.raises(StudyError) as error:
         write_base(read(folder, settings).models["own"].model_dump(), folder / "base")
     assert words in "\n".join(error.value.errors)
-
-
-@pytest.mark.parametrize(("setting", "shown"), [("raw", "chain:3+4?"), ("t.jinja", None)])
-def test_a_chat_template_of_the_studys_own(folder, setting, shown):
-    (folder / "t.jinja").write_text(TEMPLATE)
-    plain, study = read(folder), read(folder, f"path: weights, chat_template: {setting}")
-    assert asked(study) != asked(plain)
-    again = parse_study(resolved_content(study))
-    write_base(again.models["own"].model_dump(), folder / "base")
-    tokenizer = load_tokenizer(folder / "base")
-    chat = [{"role": "user", "content": "chain:3+4?"}]
-    text = tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
-    assert text == (shown or "<chain:3+4?>")
-    (folder / "t.jinja").write_text(TEMPLATE + "!")
-    assert (asked(read_study(folder / "mine.yaml")) == asked(study)) == (setting == "raw")

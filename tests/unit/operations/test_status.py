@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 from rich.console import Console
@@ -16,9 +15,9 @@ from synthetic import write_score
 
 from stapo import paths
 from stapo.files import append_jsonl, canonical, write_json
+from stapo.locks import BusyError, work_directory
 from stapo.operations.status import (
     Progress,
-    changes,
     outdated_lines,
     print_status,
     progress,
@@ -54,19 +53,13 @@ def study(raw_study):
     return parse_study(raw_study)
 
 
-def record(step: int, **others: Any) -> dict[str, Any]:
-    """As a training writes them; four steps share a rollout."""
-    seconds = {"update": 1.0} | ({"rollout": 8.0, "generate": 7.0} if step % 4 == 1 else {})
-    return {"step": step, "reward": 0.25, "entropy": 0.5, "seconds": seconds, **others}
-
-
 def work_of(study, root: Path, steps: int = 10) -> Path:
     """The work directory of the only training, with records."""
     (job,) = jobs_of(study).all("train")
     path = root / paths.TRAIN_WORK.format(fingerprint=job.fingerprint)
     path.mkdir(parents=True, exist_ok=True)
     for step in range(1, steps + 1):
-        append_jsonl(path / "metrics.jsonl", record(step))
+        append_jsonl(path / "metrics.jsonl", {"step": step, "reward": 0.25})
     return path
 
 
@@ -91,17 +84,18 @@ def shown(study, root: Path) -> tuple[bool, str]:
 
 def test_a_training_that_runs_here(study, tmp_path):
     work = work_of(study, tmp_path)
-    append_jsonl(work / "metrics.jsonl", record(11))
-    append_jsonl(work / "metrics.jsonl", record(12))
     config = canonical(jobs_of(study).all("train")[0].config)
     command, pipes = [sys.executable, "-c", HOLDER, str(work), config], {"stdin": -1, "stdout": -1}
     with subprocess.Popen(command, text=True, **pipes) as process:
         assert process.stdout.readline() == "held\n"
         training = of_stage(study, tmp_path)
-        process.stdin.close()
-    assert (training.state, training.done, training.reward) == ("running", 12, 0.25)
-    # 1 s for the update, and a fourth of 8 s for the rollout.
-    assert training.seconds_left == pytest.approx(3.0 * (study.training.steps - 12))
+        with pytest.raises(BusyError, match="another process"), work_directory(work, {}):
+            pass
+        process.kill()
+    assert of_stage(study, tmp_path).state == "stopped"
+    with work_directory(work, json.loads(config)):  # A killed process holds nothing.
+        pass
+    assert (training.state, training.done, training.reward) == ("running", 10, 0.25)
 
 
 @pytest.mark.parametrize(
@@ -141,7 +135,7 @@ def test_a_job_on_another_host_runs_with_its_last_news(study, tmp_path):
 def test_what_is_published_is_done_or_outdated(study, raw_study, tmp_path):
     (job,) = jobs_of(study).all("train")
     for path in job.outputs:
-        write(tmp_path / path, json.dumps(record(study.training.steps)))
+        write(tmp_path / path, json.dumps({"step": study.training.steps}))
     about = {"fingerprint": job.fingerprint, "outputs": {}}
     write_json(tmp_path / job.outputs[-1], about)
     assert of_stage(study, tmp_path).state == "done"
@@ -195,10 +189,3 @@ def test_strange_files_are_no_error_of_ours(study, tmp_path, content):
     json.dumps(status_document(study, tmp_path))
     found = {one.stage: one.state for one in progress(study, tmp_path)}
     assert "done" not in {found[stage] for stage in ("train", "score", "tables", "report")}
-
-
-def test_changes_are_named_with_both_values():
-    said = changes({"training": {"a": 1, "b": [1]}}, {"training": {"a": HOSTILE, "b": [2], "e": 5}})
-    assert said.startswith("training.a 1 -> ")
-    assert said.endswith(", training.b [1] -> [2], training.e (none) -> 5")
-    assert "\x1b" not in said

@@ -1,4 +1,4 @@
-"""Bad study files: all errors of a kind at once, one line each, with place, cause, remedy, file and line."""
+"""Bad study files: all errors at once, one line each, with place, cause, remedy, file and line."""
 
 import os
 from pathlib import Path
@@ -17,6 +17,15 @@ TABLE = [
         'training.epochs: unknown key; remove it or correct its spelling',
         'run.seeds: List should have at least 1 item after validation, not 0',
         'traning: unknown key; did you mean training? (s.yaml:4)']),
+    # Of both kinds at once: of single settings and across them, but not of what is wrong itself.
+    ('training: {steps: x, prompts_per_mini_batch: 24}\nmodels: {m: {hub: a/b}}\nevaluation: {seed: x}\n'
+        'run: {sizes: [m], seeds: [-1], methods: [dapo], benchmarks: [own]}\n'
+        'benchmarks: {own: {file: absent, samples: 1}}', [
+        'models.m.revision: missing; add it', 'training.steps: Input should be a valid integer',
+        'evaluation.seed: Input should be a valid integer',
+        'run.seeds.0: Input should be greater than or equal to 0', "run.methods: unknown name 'dapo'",
+        'training.prompts_per_mini_batch: 24 does not divide prompts_per_batch',
+        'benchmarks.own.file: absent: No such file']),
     ('methods: {stapo: {tau_p: 1.5}}', ['methods.stapo.tau_p: Input should be less than 1']),
     ('methods: {grpo: {tau_p: 0.1}, mine: {base: stapoo}, other: {tau_p: 0.1}}\n'
         'training: {prompts_per_mini_batch: 24}', [

@@ -15,7 +15,7 @@ from studies import changed_studies
 
 from stapo import paths
 from stapo.cli.tools import study_of
-from stapo.operations.plan import DEVICES, Machine, print_plan
+from stapo.operations.plan import print_plan
 from stapo.operations.status import print_status
 from stapo.stages import jobs_of
 from stapo.study import Study, StudyError, merge, parse_study, read_study
@@ -81,7 +81,7 @@ def test_what_is_wrong_is_lines_and_what_is_right_passes_every_later_stage(raw, 
         passes_between_programs(study, tmp_path)
         has_paths_and_rules_of_its_own(study)
         console = Console(file=io.StringIO())
-        print_plan(study, Machine(DEVICES["h200"]), console)
+        print_plan(study, "h200", 8, console)
         print_status(study, console, tmp_path)
     # The same through a file, where the loader comes first.
     path = tmp_path / "study.yaml"
@@ -95,7 +95,7 @@ def test_what_is_wrong_is_lines_and_what_is_right_passes_every_later_stage(raw, 
         assert fingerprints(read) == fingerprints(study)
 
 
-@pytest.mark.parametrize("number", ["1e-6", "1E-6", "1.0e-6", "0.000001", ".1e-5"])
+@pytest.mark.parametrize("number", ["1e-6", ".1e-5"])
 def test_a_number_is_what_its_author_means(tmp_path, number):
     path = tmp_path / "study.yaml"
     path.write_text(

@@ -102,8 +102,7 @@ def trained(study: Any, job: Job) -> None:
         for step in range(done + 1, STEPS + 1):
             time.sleep(float(SLOW.read_text()) if SLOW.exists() else 0.05)
             with log.open("a") as stream:
-                seconds = {"update": 0.05, "rollout": 0.0}
-                stream.write(json.dumps({"step": step, "seconds": seconds}) + "\n")
+                stream.write(json.dumps({"step": step}) + "\n")
             if stopped:
                 print(f"told to stop by {signal.Signals(stopped[0]).name}", flush=True)
                 raise KeyboardInterrupt
