@@ -54,11 +54,9 @@ test-torch-oldest test-torch-newest: test-torch-%:
 	requirements/install_torch.sh $*
 	.cache/torch-$*/bin/python -P -m pytest -q tests/numerics tests/unit/conformance
 
-mutants: setup ## run mutation tests of the objective and the update; tests/mutants.yaml explains survivors
+mutants: setup ## run mutation tests of the objective and the update, at most MINUTES=90
 	requirements/install_mutants.sh
-	PYTHONPATH=.cache/mutants nice -n 19 python -m mutmut run --max-children 1 'stapo.objective.*' \
-		'stapo.training.minibatch.*' 'stapo.training.update.*' '*_accumulate_gradients__*'
-	PYTHONPATH=.cache/mutants python -m mutmut results
+	PYTHONPATH=.cache/mutants nice -n 19 python tests/mutants.py
 
 gpu: setup ## measure on a GPU: numbers, attention and memory, the training loop, vLLM (9 minutes each)
 	@for name in numerics attention loop vllm; do \
