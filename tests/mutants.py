@@ -33,6 +33,7 @@ PATTERNS = (
     "stapo.objective.*",
     "stapo.training.minibatch.*",
     "stapo.training.update.*",
+    "stapo.training.loss.*",
     "stapo.training.trainer.xǁStapoTrainerǁ_accumulate_gradients__*",
 )
 """Mutants to test; of the training only the update, since the rest needs whole trainings to test."""
