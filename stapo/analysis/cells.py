@@ -75,28 +75,19 @@ def read_scores(study: Study, decoding: str, root: Path = Path()) -> Scores:
         if not all(isinstance(found.get(kind), dict) for kind in kinds):
             raise DamagedFileError(f"{path}: no {' or no '.join(kinds)}; {AGAIN}")
         overlap = {kind: found[kind] for kind in kinds}
-    return Scores(chosen_cells(study, tables), provenance, overlap)
-
-
-def chosen_cells(
-    study: Study, tables: Mapping[tuple[Checkpoint, str], pa.Table]
-) -> dict[tuple[str, str, str], Cell]:
-    """Return the responses of each row and benchmark, of the last weights of each training.
-
-    The score files are of all cells of a decoding's table, complete and of the same problems.
-    """
     column = VERDICT_COLUMNS[study.evaluation.verdict]
     chosen = {(size, "base"): [Checkpoint(size)] for size in study.run.sizes}
     for run in study.runs():
         last = study.checkpoint(*run, study.training.steps)
         chosen.setdefault((run.size, run.method), []).append(last)
-    return {
+    cells = {
         (*row, name): _cell(
             [tables[one, name] for one in checkpoints], study.benchmarks[name].samples, column
         )
         for row, checkpoints in chosen.items()
         for name in study.run.benchmarks
     }
+    return Scores(cells, provenance, overlap)
 
 
 def read_tables(

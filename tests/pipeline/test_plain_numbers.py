@@ -65,23 +65,20 @@ def points(scores: Scores, key: tuple[str, ...], other: str = "") -> float:
 
 
 def check(folder: Path) -> list[str]:
-    """Compare accuracies and differences with values.csv and main-DECODING.csv."""
+    """Compare accuracies and differences with values.csv."""
     scores, lines, seen = read_scores(folder), [], set()
-    rows = table(folder / "tables/values.csv")
-    for path in sorted((folder / "tables").glob("main-*.csv")):
-        extra = {"seed": "", "step": "", "decoding": path.stem.removeprefix("main-")}
-        rows += [row | extra | {"file": path.name} for row in table(path)]
-    for row in rows:
-        other, metric = row.get("reference", ""), row["metric"]
+    for row in table(folder / "tables/values.csv"):
+        other, metric = row["reference"], row["metric"]
         key = tuple(row[k] for k in ("size", "method", "seed", "step", "decoding", "benchmark"))
         if not key[-1].startswith("Avg") and key not in scores:  # Last weights: no step folder.
             key = (*key[:3], "", *key[4:])
         if re.fullmatch(r"avg@(\d+|N)", metric) or (other and metric == "difference of avg@N"):
-            seen.add((row.get("file"), key))
-            where = " ".join((row.get("file", "values.csv"), metric, other, *key))
+            seen.add(key)
+            where = " ".join((metric, other, *key))
             lines += compare(where, row["value"], points(scores, key, other))
-    wanted = {*scores, *((*key[:-1], "Avg") for key in scores if not key[2] and not key[3])}
-    return lines + [f"values.csv lacks {k}" for k in sorted(wanted) if (None, k) not in seen]
+    wanted = {key for key in scores if not key[3]}  # Of the last weights.
+    wanted |= {(*key[:-1], "Avg") for key in wanted if not key[2]}
+    return lines + [f"values.csv lacks {key}" for key in sorted(wanted - seen)]
 
 
 def plain(name: str) -> str:

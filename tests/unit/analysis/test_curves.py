@@ -16,7 +16,7 @@ from stapo.exhibits import FIGURES, figure_names
 from stapo.files import read_jsonl, write_jsonl
 from stapo.study import Checkpoint, merge, parse_study
 
-OF_METRICS = ["entropy", "reward", "silenced_fraction", "response_length", "gradient_norm"]
+OF_METRICS = ["entropy", "silenced_fraction"]
 
 
 def test_figures_are_announced_of_what_a_study_has(raw_study):

@@ -1,0 +1,251 @@
+"""Comparison of files of verdicts that any tool gave; score files of studies are such files.
+
+A file is JSON lines or Parquet, one row for each graded response, with the columns
+
+- `problem`: name or number of the problem, the same in all files,
+- `correct`: true or false, or 1 or 0,
+- `sample` (if problems have several responses): number of the response,
+- `benchmark` (if there are several): each counts the same in Avg,
+- `seed` (if there are several): trainings of a method.
+
+Differences are paired by problem, over the problems that both have.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow.json import read_json
+from rich.console import Console
+from rich.text import Text
+
+from stapo.analysis.table import Column, Estimate, terminal_table, with_interval
+from stapo.evaluation.statistics import (
+    Array,
+    Interval,
+    average_at_n,
+    bootstrap_means,
+    holm,
+    paired_difference,
+    percent_interval,
+    problem_counts,
+    seed_choices,
+)
+from stapo.study import StudyError
+from stapo.text import visible
+
+AVERAGE = "Avg"
+SEED = 0
+SHOWN = 20
+"""Faults of a file that are listed."""
+Verdicts = Mapping[str, Mapping[str, Array]]
+"""Benchmark -> problem -> (S, N) verdicts."""
+Pair = tuple[Array, Array]
+"""Verdicts (S, P, N) of both files on the same problems."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compared:
+    """One accuracy of two files, in percent, and its difference in points."""
+
+    benchmark: str
+    """A benchmark, or the average over those that are compared."""
+    problems: int
+    first: Interval
+    second: Interval
+    difference: Interval
+    """Second minus first."""
+    p_value: float
+    detectable: float
+    """Difference in points that is found with a power of 80 %."""
+    p_holm: float = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """Comparison of B with A; as JSON, what `stapo compare --json` prints."""
+
+    first: str
+    second: str
+    """A and B."""
+    warnings: list[str]
+    differences: list[Compared]
+
+
+def compare(paths: Sequence[Path]) -> list[Comparison]:
+    """Return the comparison of each file with the first one; resamples have a fixed seed.
+
+    Raises:
+        StudyError: every reason why one cannot be read, or two have no problem in common.
+    """
+    if len(paths) < 2:
+        example = "stapo compare mine.jsonl theirs.parquet"
+        raise StudyError([f"expected two or more files, for example: {example}"])
+    errors: list[str] = []
+    found: list[tuple[str, Verdicts]] = []
+    for path in paths:
+        try:
+            found.append((str(path), read_verdicts(path)))
+        except StudyError as error:
+            errors += error.errors
+    if errors:
+        raise StudyError([visible(line) for line in errors])
+    return [_compare(found[0], other) for other in found[1:]]
+
+
+def read_verdicts(path: Path) -> Verdicts:
+    """Return the verdicts in a file.
+
+    Raises:
+        StudyError: one line for each fault, with its row.
+    """
+    rows = _rows(path)
+    faults: list[str] = []
+    given: dict[tuple[str, str], dict[tuple[int, int], bool]] = defaultdict(dict)
+    for number, row in enumerate(rows, 1):
+        of = str(row.get("benchmark") or "problems"), str(row["problem"])
+        at = int(row.get("seed") or 0), int(row.get("sample") or 0)
+        if row["problem"] is None or row["correct"] not in (0, 1):
+            faults.append(
+                f"{path}, row {number}: no problem, or its `correct` is not true or false"
+            )
+        elif at in given[of]:
+            which = f"sample {at[1]} of problem {of[1]!r}"
+            faults.append(f"{path}, row {number}: {which} was given before; number the samples")
+        given[of][at] = bool(row["correct"])
+    faults += _uneven(path, given)
+    if faults:
+        more = len(faults) - SHOWN
+        raise StudyError(faults[:SHOWN] + ([f"{path}: and {more} more"] if more > 0 else []))
+    correct: dict[str, dict[str, Array]] = defaultdict(dict)
+    for (benchmark, problem), own in given.items():
+        seeds = len({seed for seed, _ in own})
+        values = [own[at] for at in sorted(own)]
+        correct[benchmark][problem] = np.array(values, dtype=float).reshape(seeds, -1)
+    return correct
+
+
+def _rows(path: Path) -> list[dict[str, Any]]:
+    if not path.is_file():
+        raise StudyError([f"{path}: expected a file of verdicts, in JSON lines or Parquet"])
+    try:
+        table = pq.ParquetFile(path).read() if path.suffix == ".parquet" else read_json(path)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        reason = (str(error).splitlines() or [repr(error)])[0]
+        raise StudyError([f"{path}: not JSON lines or Parquet, or damaged: {reason}"]) from error
+    if absent := [name for name in ("problem", "correct") if name not in table.column_names]:
+        raise StudyError([f"{path}: no column {' and '.join(absent)}"])
+    for name in {"sample", "seed"} & {*table.column_names}:
+        if not pa.types.is_integer(table.schema.field(name).type):
+            raise StudyError([f"{path}: column {name}: expected whole numbers"])
+    rows: list[dict[str, Any]] = table.to_pylist()
+    return rows
+
+
+def _uneven(
+    path: Path, given: Mapping[tuple[str, str], Mapping[tuple[int, int], bool]]
+) -> Iterator[str]:
+    """Yield a line for each problem that has other samples or seeds than the first one of its benchmark."""
+    usual: dict[str, tuple[str, set[tuple[int, int]]]] = {}
+    for (benchmark, problem), own in given.items():
+        first, expected = usual.setdefault(benchmark, (problem, {*own}))
+        if {*own} != expected:
+            yield (
+                f"{path}: problem {problem!r} of {benchmark!r} has {len(own)} responses, or other seeds "
+                f"and samples; {first!r} has {len(expected)}"
+            )
+
+
+def _compare(first: tuple[str, Verdicts], second: tuple[str, Verdicts]) -> Comparison:
+    (name, ours), (other, theirs) = first, second
+    pairs, warnings = _pairs(ours, theirs)
+    if not pairs:
+        raise StudyError([f"{name} and {other} have no problem in common"])
+    if 1 in {len(side) for pair in pairs.values() for side in pair}:
+        warnings.append(
+            "one training seed: differences are between checkpoints, not between methods"
+        )
+    rows = list(_differences(pairs))
+    adjusted = holm([row.p_value for row in rows])
+    rows = [replace(row, p_holm=p) for row, p in zip(rows, adjusted, strict=True)]
+    return Comparison(first=name, second=other, warnings=warnings, differences=rows)
+
+
+def _pairs(first: Verdicts, second: Verdicts) -> tuple[dict[str, Pair], list[str]]:
+    """Return the verdicts on the problems that both have, and a line for each benchmark without some."""
+    pairs: dict[str, Pair] = {}
+    left_out = []
+    for name in dict.fromkeys((*first, *second)):
+        ours, theirs = first.get(name, {}), second.get(name, {})
+        shared = [problem for problem in ours if problem in theirs]
+        for side, given in (("A", ours), ("B", theirs)):
+            if alone := len(given) - len(shared):
+                left_out.append(
+                    f"{name}: {alone} of {len(given)} problems are in {side} alone; left out"
+                )
+        if shared:
+            one, other = (np.stack([of[p] for p in shared], axis=1) for of in (ours, theirs))
+            pairs[name] = one, other
+    return pairs, left_out
+
+
+def _differences(pairs: Mapping[str, Pair]) -> Iterator[Compared]:
+    """Yield the difference on each benchmark, and on average where there are several."""
+    rng = np.random.default_rng(SEED)
+    counts = {name: problem_counts(pair[0].shape[1], rng) for name, pair in pairs.items()}
+    draws: list[dict[str, Array]] = []
+    for side in (0, 1):
+        seeds = {n: seed_choices(n, rng) for n in {len(pair[side]) for pair in pairs.values()}}
+        draws.append(
+            {
+                name: bootstrap_means(pair[side], counts[name], seeds[len(pair[side])])
+                for name, pair in pairs.items()
+            }
+        )
+    parts = {name: [name] for name in pairs} | ({AVERAGE: [*pairs]} if len(pairs) > 1 else {})
+    for name, of in parts.items():
+        values, drawn = [], []
+        for side in (0, 1):
+            mean = float(np.mean([average_at_n(pairs[one][side]) for one in of]))
+            drawn.append(np.mean([draws[side][one] for one in of], axis=0))
+            values.append(percent_interval(100 * mean, 100 * drawn[-1]))
+        found = paired_difference(
+            [pairs[one][1] for one in of], [pairs[one][0] for one in of], drawn[1] - drawn[0], rng
+        )
+        yield Compared(
+            benchmark=name,
+            problems=sum(pairs[one][0].shape[1] for one in of),
+            first=values[0],
+            second=values[1],
+            difference=Interval(*(100 * x for x in (found.value, found.low, found.high))),
+            p_value=found.p_value,
+            detectable=100 * found.detectable,
+        )
+
+
+def _estimate(found: Interval) -> Estimate:
+    return Estimate(found.value, found.low, found.high)
+
+
+COLUMNS: list[Column[Compared]] = [
+    Column("Benchmark", lambda row: row.benchmark, text=True),
+    Column("Problems", lambda row: row.problems),
+    Column("A [%]", lambda row: _estimate(row.first)),
+    Column("B [%]", lambda row: _estimate(row.second)),
+    Column("B - A [95 %]", lambda row: with_interval(row.difference, "+.2f")),
+    Column("Detectable", lambda row: row.detectable, ".2f"),
+    Column("p (Holm)", lambda row: row.p_holm, ".4f"),
+]
+
+
+def print_comparison(found: Comparison, console: Console) -> None:
+    """Print both names, the warnings, and a table of the differences."""
+    names = [f"A = {found.first}", f"B = {found.second}"]
+    for line in [*names, *(f"warning: {line}" for line in found.warnings)]:
+        console.print(Text(visible(line)))
+    console.print(terminal_table(COLUMNS, [found.differences], Text("accuracy")), crop=False)
