@@ -1,6 +1,6 @@
 """The scores of one decoding as arrays, after checking that they belong to the study and to each other."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
