@@ -11,20 +11,19 @@ A file is JSON lines or Parquet, one row for each graded response, with the colu
 Differences are paired by problem, over the problems that both have.
 """
 
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow.json import read_json
 from rich.console import Console
 from rich.text import Text
 
-from stapo.analysis.table import Column, Estimate, terminal_table, with_interval
+from stapo.analysis.table import Column, terminal_table, with_interval
 from stapo.evaluation.statistics import (
     Array,
     Interval,
@@ -43,8 +42,10 @@ AVERAGE = "Avg"
 SEED = 0
 SHOWN = 20
 """Faults of a file that are listed."""
-Verdicts = Mapping[str, Mapping[str, Array]]
-"""Benchmark -> problem -> (S, N) verdicts."""
+OPTIONAL = {"benchmark": "problems", "seed": 0, "sample": 0}
+"""Column that a file may lack -> what stands for it."""
+Verdicts = Mapping[str, pd.DataFrame]
+"""Benchmark -> verdicts: a row for each problem, a column for each (seed, sample), in their order."""
 Pair = tuple[Array, Array]
 """Verdicts (S, P, N) of both files on the same problems."""
 
@@ -104,61 +105,49 @@ def read_verdicts(path: Path) -> Verdicts:
     Raises:
         StudyError: one line for each fault, with its row.
     """
-    rows = _rows(path)
-    faults: list[str] = []
-    given: dict[tuple[str, str], dict[tuple[int, int], bool]] = defaultdict(dict)
-    for number, row in enumerate(rows, 1):
-        of = str(row.get("benchmark") or "problems"), str(row["problem"])
-        at = int(row.get("seed") or 0), int(row.get("sample") or 0)
-        if row["problem"] is None or row["correct"] not in (0, 1):
-            faults.append(
-                f"{path}, row {number}: no problem, or its `correct` is not true or false"
-            )
-        elif at in given[of]:
-            which = f"sample {at[1]} of problem {of[1]!r}"
-            faults.append(f"{path}, row {number}: {which} was given before; number the samples")
-        given[of][at] = bool(row["correct"])
-    faults += _uneven(path, given)
+    frame = _rows(path)
+    known = frame["problem"].notna() & frame["correct"].isin([0, 1])
+    again = frame.duplicated(["problem", *OPTIONAL])
+    rows = {"no problem, or its `correct` is not true or false": ~known}
+    rows["this sample of this problem was given before; number the samples"] = again
+    faults = [f"{path}, row {n}: {what}" for what, of in rows.items() for n in frame.index[of]]
+    found = {}
+    for benchmark, own in frame[known & ~again].groupby("benchmark", sort=False):
+        grid = own.pivot(index="problem", columns=["seed", "sample"], values="correct").sort_index(
+            axis=1
+        )
+        seeds, samples = grid.columns.levels
+        whole = grid.reindex(columns=pd.MultiIndex.from_product([seeds, samples]))
+        uneven = whole.index[whole.isna().any(axis=1)]
+        faults += [f"{path}: problem {one!r} of {benchmark!r} lacks samples" for one in uneven]
+        found[str(benchmark)] = whole
     if faults:
         more = len(faults) - SHOWN
         raise StudyError(faults[:SHOWN] + ([f"{path}: and {more} more"] if more > 0 else []))
-    correct: dict[str, dict[str, Array]] = defaultdict(dict)
-    for (benchmark, problem), own in given.items():
-        seeds = len({seed for seed, _ in own})
-        values = [own[at] for at in sorted(own)]
-        correct[benchmark][problem] = np.array(values, dtype=float).reshape(seeds, -1)
-    return correct
+    return found
 
 
-def _rows(path: Path) -> list[dict[str, Any]]:
+def _rows(path: Path) -> pd.DataFrame:
+    """Return the rows of a file, numbered from 1."""
     if not path.is_file():
         raise StudyError([f"{path}: expected a file of verdicts, in JSON lines or Parquet"])
     try:
         table = pq.ParquetFile(path).read() if path.suffix == ".parquet" else read_json(path)
     except (pa.ArrowException, OSError, ValueError) as error:
         reason = (str(error).splitlines() or [repr(error)])[0]
-        raise StudyError([f"{path}: not JSON lines or Parquet, or damaged: {reason}"]) from error
+        line = f"{path}: not JSON lines or Parquet, or damaged: {reason}"
+        raise StudyError([line]) from error
     if absent := [name for name in ("problem", "correct") if name not in table.column_names]:
         raise StudyError([f"{path}: no column {' and '.join(absent)}"])
     for name in {"sample", "seed"} & {*table.column_names}:
         if not pa.types.is_integer(table.schema.field(name).type):
             raise StudyError([f"{path}: column {name}: expected whole numbers"])
-    rows: list[dict[str, Any]] = table.to_pylist()
-    return rows
-
-
-def _uneven(
-    path: Path, given: Mapping[tuple[str, str], Mapping[tuple[int, int], bool]]
-) -> Iterator[str]:
-    """Yield a line for each problem that has other samples or seeds than the first one of its benchmark."""
-    usual: dict[str, tuple[str, set[tuple[int, int]]]] = {}
-    for (benchmark, problem), own in given.items():
-        first, expected = usual.setdefault(benchmark, (problem, {*own}))
-        if {*own} != expected:
-            yield (
-                f"{path}: problem {problem!r} of {benchmark!r} has {len(own)} responses, or other seeds "
-                f"and samples; {first!r} has {len(expected)}"
-            )
+    columns = [name for name in ("problem", "correct", *OPTIONAL) if name in table.column_names]
+    frame: pd.DataFrame = table.select(columns).to_pandas(ignore_metadata=True)
+    for name, default in OPTIONAL.items():
+        frame[name] = frame[name].fillna(default) if name in frame else default
+    frame["problem"] = frame["problem"].map(str, na_action="ignore")
+    return frame.set_index(np.arange(1, len(frame) + 1))
 
 
 def _compare(first: tuple[str, Verdicts], second: tuple[str, Verdicts]) -> Comparison:
@@ -181,17 +170,24 @@ def _pairs(first: Verdicts, second: Verdicts) -> tuple[dict[str, Pair], list[str
     pairs: dict[str, Pair] = {}
     left_out = []
     for name in dict.fromkeys((*first, *second)):
-        ours, theirs = first.get(name, {}), second.get(name, {})
-        shared = [problem for problem in ours if problem in theirs]
-        for side, given in (("A", ours), ("B", theirs)):
+        both = [of.get(name, pd.DataFrame()) for of in (first, second)]
+        shared = both[0].index.intersection(both[1].index)
+        for side, given in zip("AB", both, strict=True):
             if alone := len(given) - len(shared):
                 left_out.append(
                     f"{name}: {alone} of {len(given)} problems are in {side} alone; left out"
                 )
-        if shared:
-            one, other = (np.stack([of[p] for p in shared], axis=1) for of in (ours, theirs))
+        if len(shared):
+            one, other = (_array(given.loc[shared]) for given in both)
             pairs[name] = one, other
     return pairs, left_out
+
+
+def _array(grid: pd.DataFrame) -> Array:
+    """Return verdicts as an array (seeds, problems, samples)."""
+    seeds = grid.columns.get_level_values(0).nunique()
+    found: Array = grid.to_numpy(float).reshape(len(grid), seeds, -1).swapaxes(0, 1)
+    return found
 
 
 def _differences(pairs: Mapping[str, Pair]) -> Iterator[Compared]:
@@ -228,15 +224,11 @@ def _differences(pairs: Mapping[str, Pair]) -> Iterator[Compared]:
         )
 
 
-def _estimate(found: Interval) -> Estimate:
-    return Estimate(found.value, found.low, found.high)
-
-
 COLUMNS: list[Column[Compared]] = [
     Column("Benchmark", lambda row: row.benchmark, text=True),
     Column("Problems", lambda row: row.problems),
-    Column("A [%]", lambda row: _estimate(row.first)),
-    Column("B [%]", lambda row: _estimate(row.second)),
+    Column("A [%]", lambda row: row.first),
+    Column("B [%]", lambda row: row.second),
     Column("B - A [95 %]", lambda row: with_interval(row.difference, "+.2f")),
     Column("Detectable", lambda row: row.detectable, ".2f"),
     Column("p (Holm)", lambda row: row.p_holm, ".4f"),

@@ -76,10 +76,13 @@ def test_equal_files_do_not_differ_and_benchmarks_count_the_same(tmp_path):
         (['{"problem": "a"}'], ["bad.jsonl: no column correct"]),
         (['{"problem": "a", "correct": "yes"}'], ["row 1: no problem, or its `correct` is not"]),
         (['{"problem": "a", "correct": true, "sample": "x"}'], ["column sample: expected whole"]),
-        (['{"problem": "a", "correct": true}'] * 2, ["row 2: sample 0 of problem 'a' was given"]),
+        (
+            ['{"problem": "a", "correct": true}'] * 2,
+            ["row 2: this sample of this problem was given before"],
+        ),
         (
             ['{"problem": "a", "correct": 1}', '{"problem": "b", "correct": 1, "sample": 3}'],
-            ["problem 'b' of 'problems' has 1 responses, or other"],
+            ["problem 'a' of 'problems' lacks samples", "problem 'b' of 'problems' lacks samples"],
         ),
         ([], ["bad.jsonl: not JSON lines or Parquet, or damaged: Empty"]),
     ],

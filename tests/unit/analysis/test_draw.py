@@ -25,7 +25,7 @@ def every_kind(rows=ROWS):
     drawn = [
         [*charts.lines(rows, x, y, group), *charts.rule(2.0, HOSTILE)],
         charts.points(rows, x, y, group),
-        charts.bars(names, HOSTILE, group, several=True),
+        charts.bars(names, HOSTILE, group),
         [],
     ]
     return charts.grid([charts.panel(one, HOSTILE) for one in drawn], HOSTILE, columns=2)

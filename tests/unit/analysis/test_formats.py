@@ -9,8 +9,9 @@ from rich.text import Text
 
 from stapo import exhibits, paths
 from stapo.analysis.artefacts import Artefacts
-from stapo.analysis.table import Column, Estimate, Table, csv_text, render, terminal_table
+from stapo.analysis.table import Column, Table, csv_text, render, terminal_table
 from stapo.analysis.tables import evidence_table, write_evidence
+from stapo.evaluation.statistics import Interval
 from stapo.exhibits import table_names
 
 TABLE = Table(
@@ -21,8 +22,8 @@ TABLE = Table(
         Column("Share [%]", lambda row: row[3]),
     ],
     rows=[
-        ("G_R|P", 12345, Estimate(-0.12345678901, -0.25, 0.5), 1.5),
-        ("A & B <b>", 3, Estimate(2.0), nan),
+        ("G_R|P", 12345, Interval(-0.12345678901, -0.25, 0.5), 1.5),
+        ("A & B <b>", 3, Interval(2.0, nan, nan), nan),
     ],
     caption="What is | seen.",
     notes=["p < 0.05"],
@@ -58,7 +59,10 @@ def test_no_text_of_a_csv_is_a_formula_and_numbers_stay():
 def test_no_number_is_cut_in_the_terminal():
     columns = [Column("A long heading" * 2, lambda row: row[0], text=True)]
     columns += [Column(f"benchmark-{i}", lambda row: row[1]) for i in range(9)]
-    rows = [("A title of words " * 3, Estimate(71.29)), ("x" * 60, Estimate(100.0))]
+    rows = [
+        ("A title of words " * 3, Interval(71.29, nan, nan)),
+        ("x" * 60, Interval(100.0, nan, nan)),
+    ]
     console = Console(file=io.StringIO(), width=40)
     console.print(terminal_table(columns, [rows], Text("[red]")), crop=False)
     text = console.file.getvalue()
