@@ -14,6 +14,7 @@ Differences are paired by problem, over the problems that both have.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -42,7 +43,7 @@ AVERAGE = "Avg"
 SEED = 0
 SHOWN = 20
 """Faults of a file that are listed."""
-OPTIONAL = {"benchmark": "problems", "seed": 0, "sample": 0}
+OPTIONAL: dict[str, Any] = {"benchmark": "problems", "seed": 0, "sample": 0}
 """Column that a file may lack -> what stands for it."""
 Verdicts = Mapping[str, pd.DataFrame]
 """Benchmark -> verdicts: a row for each problem, a column for each (seed, sample), in their order."""
@@ -113,9 +114,9 @@ def read_verdicts(path: Path) -> Verdicts:
     faults = [f"{path}, row {n}: {what}" for what, of in rows.items() for n in frame.index[of]]
     found = {}
     for benchmark, own in frame[known & ~again].groupby("benchmark", sort=False):
-        grid = own.pivot(index="problem", columns=["seed", "sample"], values="correct").sort_index(
-            axis=1
-        )
+        grid: Any = own.pivot(
+            index="problem", columns=["seed", "sample"], values="correct"
+        ).sort_index(axis=1)
         seeds, samples = grid.columns.levels
         whole = grid.reindex(columns=pd.MultiIndex.from_product([seeds, samples]))
         uneven = whole.index[whole.isna().any(axis=1)]
@@ -143,11 +144,12 @@ def _rows(path: Path) -> pd.DataFrame:
         if not pa.types.is_integer(table.schema.field(name).type):
             raise StudyError([f"{path}: column {name}: expected whole numbers"])
     columns = [name for name in ("problem", "correct", *OPTIONAL) if name in table.column_names]
-    frame: pd.DataFrame = table.select(columns).to_pandas(ignore_metadata=True)
+    frame: Any = table.select(columns).to_pandas(ignore_metadata=True)
     for name, default in OPTIONAL.items():
         frame[name] = frame[name].fillna(default) if name in frame else default
     frame["problem"] = frame["problem"].map(str, na_action="ignore")
-    return frame.set_index(np.arange(1, len(frame) + 1))
+    numbered: pd.DataFrame = frame.set_index(np.arange(1, len(frame) + 1))
+    return numbered
 
 
 def _compare(first: tuple[str, Verdicts], second: tuple[str, Verdicts]) -> Comparison:
