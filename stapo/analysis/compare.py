@@ -1,4 +1,4 @@
-"""Comparison of files of verdicts that any tool gave; score files of studies are such files.
+"""Comparison of two files of verdicts that any tool gave; score files of studies are such files.
 
 A file is JSON lines or Parquet, one row for each graded response, with the columns
 
@@ -11,7 +11,7 @@ A file is JSON lines or Parquet, one row for each graded response, with the colu
 Differences are paired by problem, over the problems that both have.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -79,25 +79,32 @@ class Comparison:
     differences: list[Compared]
 
 
-def compare(paths: Sequence[Path]) -> list[Comparison]:
-    """Return the comparison of each file with the first one; resamples have a fixed seed.
+def compare(first: Path, second: Path) -> Comparison:
+    """Return the comparison of two files; resamples have a fixed seed.
 
     Raises:
-        StudyError: every reason why one cannot be read, or two have no problem in common.
+        StudyError: every reason why one cannot be read, or they have no problem in common.
     """
-    if len(paths) < 2:
-        example = "stapo compare mine.jsonl theirs.parquet"
-        raise StudyError([f"expected two or more files, for example: {example}"])
     errors: list[str] = []
-    found: list[tuple[str, Verdicts]] = []
-    for path in paths:
+    found: list[Verdicts] = []
+    for path in (first, second):
         try:
-            found.append((str(path), read_verdicts(path)))
+            found.append(read_verdicts(path))
         except StudyError as error:
             errors += error.errors
     if errors:
         raise StudyError([visible(line) for line in errors])
-    return [_compare(found[0], other) for other in found[1:]]
+    pairs, warnings = _pairs(*found)
+    if not pairs:
+        raise StudyError([f"{first} and {second} have no problem in common"])
+    if 1 in {len(side) for pair in pairs.values() for side in pair}:
+        warnings.append(
+            "one training seed: differences are between checkpoints, not between methods"
+        )
+    rows = list(_differences(pairs))
+    adjusted = holm([row.p_value for row in rows])
+    rows = [replace(row, p_holm=p) for row, p in zip(rows, adjusted, strict=True)]
+    return Comparison(first=str(first), second=str(second), warnings=warnings, differences=rows)
 
 
 def read_verdicts(path: Path) -> Verdicts:
@@ -150,21 +157,6 @@ def _rows(path: Path) -> pd.DataFrame:
     frame["problem"] = frame["problem"].map(str, na_action="ignore")
     numbered: pd.DataFrame = frame.set_index(np.arange(1, len(frame) + 1))
     return numbered
-
-
-def _compare(first: tuple[str, Verdicts], second: tuple[str, Verdicts]) -> Comparison:
-    (name, ours), (other, theirs) = first, second
-    pairs, warnings = _pairs(ours, theirs)
-    if not pairs:
-        raise StudyError([f"{name} and {other} have no problem in common"])
-    if 1 in {len(side) for pair in pairs.values() for side in pair}:
-        warnings.append(
-            "one training seed: differences are between checkpoints, not between methods"
-        )
-    rows = list(_differences(pairs))
-    adjusted = holm([row.p_value for row in rows])
-    rows = [replace(row, p_holm=p) for row, p in zip(rows, adjusted, strict=True)]
-    return Comparison(first=name, second=other, warnings=warnings, differences=rows)
 
 
 def _pairs(first: Verdicts, second: Verdicts) -> tuple[dict[str, Pair], list[str]]:

@@ -107,11 +107,6 @@ def of_rows(table: MainTable) -> Iterator[tuple[TableRow, Value]]:
             yield one(name, f"avg@{samples} by the rules", 100 * cell.mean("correct"))
             both = 100 * cell.mean("correct_with_verifier")
             yield one(name, f"avg@{samples} with the verifier", both)
-            rows = cell.rows
-            flips = rows["correct_with_verifier"] & ~rows["correct"]
-            yield one(name, "flips", int(flips.sum()))
-            yield one(name, "judged", int((rows["verifier"] != "not_asked").sum()))
-            yield one(name, "cut", int(rows["verifier_cut"].sum()))
         yield one(AVERAGE, "avg@N by the rules", _mean(row, "correct"))
         yield one(AVERAGE, "avg@N with the verifier", _mean(row, "correct_with_verifier"))
 

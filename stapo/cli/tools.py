@@ -286,10 +286,11 @@ def show(study: StudyFile, as_json: JsonOption = False) -> None:
 
 @app.command()
 def compare(
-    results: Annotated[
-        list[Path], typer.Argument(help="Files of verdicts, such as score files of studies")
+    first: Annotated[
+        Path, typer.Argument(help="File of verdicts, such as a score file of a study")
     ],
-    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON")] = False,
+    second: Annotated[Path, typer.Argument(help="Another one")],
+    as_json: JsonOption = False,
 ) -> None:
     """Compare verdicts of any tool with those of the first file: accuracies and differences.
 
@@ -301,11 +302,8 @@ def compare(
     from stapo.analysis.compare import compare as compared
     from stapo.analysis.compare import print_comparison
 
-    found = compared(results)
-    if as_json:
-        typer.echo(json.dumps([asdict(one) for one in found], indent=1, default=str))
-    for one in [] if as_json else found:
-        print_comparison(one, console())
+    found = compared(first, second)
+    tell(as_json, lambda: asdict(found), lambda: print_comparison(found, console()))
 
 
 @app.command()

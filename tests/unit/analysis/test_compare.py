@@ -36,9 +36,7 @@ def test_two_files_are_compared_problem_by_problem(tmp_path):
     # Parquet, in another order, with 1 and 0 for the verdicts, and with a problem of its own.
     others = [{**one, "correct": int(one["correct"])} for one in reversed(theirs)]
     others += [{"problem": "alone", "sample": n, "correct": 0} for n in range(4)]
-    (found,) = compare(
-        [written(tmp_path / "a.jsonl", ours), written(tmp_path / "b.parquet", others)]
-    )
+    found = compare(written(tmp_path / "a.jsonl", ours), written(tmp_path / "b.parquet", others))
     (row,) = found.differences
     first, second = (100 * np.mean([one["correct"] for one in of]) for of in (ours, theirs))
     assert row.first.value == pytest.approx(first)
@@ -59,7 +57,7 @@ def test_equal_files_do_not_differ_and_benchmarks_count_the_same(tmp_path):
         for seed in (0, 1)
         for one in rows(0.5, seed, number)
     ]
-    (found,) = compare([written(tmp_path / f"{name}.jsonl", both) for name in "ab"])
+    found = compare(*(written(tmp_path / f"{name}.jsonl", both) for name in "ab"))
     assert [row.benchmark for row in found.differences] == ["small", "large", "Avg"]
     small, large, average = (row.first.value for row in found.differences)
     assert average == pytest.approx((small + large) / 2)
@@ -91,7 +89,7 @@ def test_every_fault_of_a_file_is_a_line(tmp_path, lines: list[str], expected: l
     path = tmp_path / "bad.jsonl"
     path.write_text("\n".join(lines))
     with pytest.raises(StudyError) as caught:
-        compare([path, written(tmp_path / "good.jsonl", rows(0.5, 0))])
+        compare(path, written(tmp_path / "good.jsonl", rows(0.5, 0)))
     assert len(caught.value.errors) == len(expected)
     assert all(part in line for part, line in zip(expected, caught.value.errors, strict=True))
 
@@ -100,8 +98,6 @@ def test_folders_and_files_without_a_common_problem_are_refused(tmp_path):
     ours = written(tmp_path / "a.jsonl", rows(0.5, 0))
     others = [{**one, "problem": f"other {one['problem']}"} for one in rows(0.5, 0)]
     with pytest.raises(StudyError, match="no problem in common"):
-        compare([ours, written(tmp_path / "b.jsonl", others)])
+        compare(ours, written(tmp_path / "b.jsonl", others))
     with pytest.raises(StudyError, match="expected a file of verdicts"):
-        compare([ours, tmp_path])
-    with pytest.raises(StudyError, match="for example: stapo compare"):
-        compare([ours])
+        compare(ours, tmp_path)

@@ -110,10 +110,7 @@ def test_both_verdicts_are_shown_whichever_counts(raw_study, tmp_path, counts):
     def judge(row):
         flip = row["problem"] < 3 and row["sample"] == 0
         right = row["correct"] and not flip
-        said = "not_asked" if right else "accepted" if flip else "rejected"
-        cut = flip and row["problem"] == 0
-        return {"correct": right, "correct_with_verifier": right or flip, "verifier": said,
-                "verifier_cut": cut}  # fmt: skip
+        return {"correct": right, "correct_with_verifier": right or flip}
 
     for path in tmp_path.rglob("*.parquet"):
         rewrite(path, judge)
@@ -128,5 +125,3 @@ def test_both_verdicts_are_shown_whichever_counts(raw_study, tmp_path, counts):
         rule, verifier = (own[AVERAGE, name] for name in names.values())
         assert verifier == pytest.approx(rule + 100 * 3 / 80)
         assert row.cells[AVERAGE].value == pytest.approx(own[AVERAGE, names[counts]])
-        judged = 80 - round(row.responses["chain-2"].mean("correct") * 80)
-        assert [own["chain-2", name] for name in ("flips", "judged", "cut")] == [3, judged, 1]
