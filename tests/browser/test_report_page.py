@@ -22,23 +22,6 @@ def test_without_scripts_the_page_leads_to_the_files(opened):
     assert page.locator("figure a", has_text="SVG").count() == 4
 
 
-def test_a_header_sorts_its_table_by_keyboard(opened):
-    page = opened()
-    table = page.locator("#results ~ .scroll table").first
-    head = table.locator("thead th", has_text="Avg").last
-    column = head.evaluate("(one) => one.cellIndex")
-    read = f"(all) => all.map((row) => parseFloat(row.cells[{column}].textContent))"
-    rows = table.locator("tbody tr")
-    first = rows.evaluate_all(read)
-    head.locator("button").focus()
-    page.keyboard.press("Enter")
-    assert head.get_attribute("aria-sort") == "ascending"
-    assert rows.evaluate_all(read) == sorted(first)
-    page.keyboard.press("Enter")
-    assert head.get_attribute("aria-sort") == "descending"
-    assert rows.evaluate_all(read) == sorted(first, reverse=True)
-
-
 def test_groups_can_be_hidden(opened):
     page = opened()
     show_all(page)

@@ -8,9 +8,7 @@ from synthetic import write_score
 
 from stapo import paths
 from stapo.analysis.artefacts import Artefacts
-from stapo.analysis.cells import read_scores
 from stapo.analysis.charts import chart_of
-from stapo.analysis.comparison import accuracies, main_table, of_trainings
 from stapo.analysis.curves import line_of, moving_mean, smoothed
 from stapo.exhibits import FIGURES, figure_names
 from stapo.files import read_jsonl, write_jsonl
@@ -124,17 +122,6 @@ def test_each_row_of_accuracies_has_the_steps_that_answer_all_of_its_benchmarks(
             assert each[title, seed] == [(x, pytest.approx(y, rel=1e-5)) for x, y in line]
         both = np.mean(values, axis=0)
         assert [y for _, y in mean[title, None]] == pytest.approx(both, rel=1e-5)
-
-
-def test_accuracy_and_differences_are_those_of_the_main_table(artefacts):
-    study, decoding = artefacts.study, "t1.0-p1.0"
-    table = main_table(study, decoding, read_scores(study, decoding, artefacts.root))
-    found = accuracies(artefacts, decoding, tuple(TESTS))
-    for row in table.rows:
-        assert found.cells[row.size, row.method] == row.cells
-    single = of_trainings(artefacts, decoding, TESTS)
-    mean = np.mean([single["tiny", "stapo", seed].value for seed in (3, 5)])
-    assert mean == pytest.approx(found.cells["tiny", "stapo"]["Avg"].value)
 
 
 def test_the_ablation_has_a_line_per_family_with_the_values_of_the_argument(artefacts):

@@ -9,14 +9,8 @@ from scipy import stats
 from stapo import paths
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.tables.endpoints import gap
-from stapo.analysis.tables.stability import (
-    COLLAPSE,
-    EXPLOSION,
-    entropy_numbers,
-)
-from stapo.analysis.tables.stability import (
-    make as table,
-)
+from stapo.analysis.tables.stability import COLLAPSE, EXPLOSION, entropy_numbers
+from stapo.analysis.tables.stability import make as table
 from stapo.evaluation.statistics import detectable_between
 from stapo.files import write_jsonl
 from stapo.study import merge, parse_study
@@ -53,10 +47,10 @@ def test_collapse_and_explosion_are_found_whenever_they_happen(parts, collapses)
     assert (found.highest > EXPLOSION) != collapses
 
 
-def several(raw, root, seeds=3, steps=40):
+def several(raw, root, steps=40):
     """Return trainings with the entropies of `explodes_in_justrl`."""
     raw["run"] |= {
-        "methods": ["justrl", "stapo"], "seeds": [*range(seeds)],
+        "methods": ["justrl", "stapo"], "seeds": [0, 1, 2],
         "benchmarks": ["chain-2", "chain-3"], "decodings": ["t0.7-p0.9"],
     }  # fmt: skip
     study = parse_study(merge(raw, {"training": {"steps": steps}}))
@@ -85,15 +79,6 @@ def test_the_table_has_means_and_intervals_over_seeds(raw_study, tmp_path):
     assert highest == pytest.approx(exp(sum(map(log, factors)) / 3), rel=0.01)
     assert stapo["Spread of entropy [%]"].value == pytest.approx(0, abs=0.1)  # the floor of ratios
     assert justrl["Spread of entropy [%]"].low > 0
-
-
-def test_one_seed_has_no_interval_and_decides_nothing(raw_study, tmp_path):
-    grid = table(several(raw_study, tmp_path, seeds=1))
-    cells = [(column, column.shown(row)) for column in grid.columns for row in grid.rows]
-    estimates = [(column, cell) for column, cell in cells if not isinstance(cell, str)]
-    assert estimates
-    assert all(column.bounds(cell) is None for column, cell in estimates)
-    assert any("no claim about a method" in note for note in grid.notes)
 
 
 # Endpoints
