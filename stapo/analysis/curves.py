@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from stapo import paths
 from stapo.analysis import charts
-from stapo.analysis.artefacts import Artefacts
-from stapo.analysis.cells import VERDICT_COLUMNS, read_tables
+from stapo.analysis.artefacts import VERDICT_COLUMNS, Artefacts, read_tables
 from stapo.files import AGAIN, DamagedFileError
 from stapo.study import Checkpoint, Study, TrainingRun
 

@@ -15,8 +15,7 @@ from rich.text import Text
 
 from stapo import paths
 from stapo.analysis.against_paper import Compared, compare
-from stapo.analysis.artefacts import Artefacts
-from stapo.analysis.cells import Cell, read_scores
+from stapo.analysis.artefacts import Artefacts, Cell, read_scores
 from stapo.analysis.comparison import AVERAGE, Comparison, Headline, MainTable, TableRow, main_table
 from stapo.analysis.table import METHOD, SIZE, Column, markdown_grid, template, terminal_table
 from stapo.analysis.values import values_of

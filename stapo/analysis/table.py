@@ -2,7 +2,6 @@
 
 import csv
 import io
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import isfinite, nan
@@ -22,9 +21,6 @@ Row = TypeVar("Row")
 TEMPLATES = Path(__file__).parent / "templates"
 DIGITS = ".8g"
 """Digits of a number in the CSV."""
-FORMULA = re.compile(r"[=+@\t\r-]")
-NUMBERS = re.compile(r"[-+=@\d.,e%\[\] ]*")
-"""A text of signs and digits alone, such as a number with its interval, is no harmful formula."""
 NARROW = 10
 """Characters of a column of text in the terminal, at least."""
 UNMEASURED = "\u2013"
@@ -152,15 +148,10 @@ def _markdown_cell(column: Column[Row], row: Row) -> str:
 
 
 def csv_text(lines: Iterable[Iterable[str | float]]) -> str:
-    """Return lines of cells as CSV, in which no text is a formula of a spreadsheet."""
+    """Return lines of cells as CSV."""
     stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerows([_no_formula(str(cell)) for cell in line] for line in lines)
+    csv.writer(stream, lineterminator="\n").writerows(lines)
     return stream.getvalue()
-
-
-def _no_formula(cell: str) -> str:
-    return f"'{cell}" if FORMULA.match(cell) and not NUMBERS.fullmatch(cell) else cell
 
 
 def _csv_lines(table: Table) -> Iterator[Sequence[str]]:

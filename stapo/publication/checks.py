@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from stapo import paths
-from stapo.analysis.cells import StaleScoreError, read_tables
+from stapo.analysis.artefacts import StaleScoreError, read_tables
 from stapo.evaluation.grading import Grade, grade_all
 from stapo.evaluation.scores import (
     Judgement,

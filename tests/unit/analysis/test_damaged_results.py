@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from stapo.analysis.cells import StaleScoreError, read_scores
+from stapo.analysis.artefacts import StaleScoreError, read_scores
 from stapo.analysis.charts import write_figure
 from stapo.files import AGAIN, DamagedFileError
 

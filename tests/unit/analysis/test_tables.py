@@ -11,7 +11,7 @@ from studies import outputs
 from synthetic import rewrite, tabulated, write_score, write_scores
 
 from stapo import paths
-from stapo.analysis.cells import StaleScoreError
+from stapo.analysis.artefacts import StaleScoreError
 from stapo.analysis.comparison import AVERAGE
 from stapo.analysis.main_tables import print_table, render, write_tables
 from stapo.analysis.values import of_rows
@@ -50,19 +50,6 @@ def test_values_are_the_means_of_the_files_and_the_best_is_bold(study, finished)
         assert bold == {name for name, value in values.items() if value == max(values.values())}
     assert "**" in render(table, [])
     assert any("1 training seed" in note for note in table.notes)
-
-
-def test_answers_without_a_verdict_are_counted_by_cell_in_a_warning(study, finished):
-    assert not any(note.startswith("Warning") for note in tabulated(finished, study).notes)
-    failed = {(0, 0): "timeout", (0, 1): "timeout", (0, 2): "timeout", (1, 0): "crash"}
-    rewrite(
-        file_of(finished, "tiny/stapo/seed0", "chain-2"),
-        lambda row: {"verdict": failed.get((row["problem"], row["sample"]), row["verdict"])},
-    )
-    table = tabulated(finished, study)
-    (note,) = [note for note in table.notes if note.startswith("Warning")]
-    assert "tiny stapo chain-2 3 timeouts, 1 crashes of 80" in note
-    assert note in render(table, [])
 
 
 def test_all_that_is_missing_stale_or_mixed_is_refused_at_once(study, finished, tmp_path):
