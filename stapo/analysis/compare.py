@@ -41,8 +41,6 @@ from stapo.text import visible
 
 AVERAGE = "Avg"
 SEED = 0
-SHOWN = 20
-"""Faults of a file that are listed."""
 OPTIONAL: dict[str, Any] = {"benchmark": "problems", "seed": 0, "sample": 0}
 """Column that a file may lack -> what stands for it."""
 Verdicts = Mapping[str, pd.DataFrame]
@@ -130,8 +128,7 @@ def read_verdicts(path: Path) -> Verdicts:
         faults += [f"{path}: problem {one!r} of {benchmark!r} lacks samples" for one in uneven]
         found[str(benchmark)] = whole
     if faults:
-        more = len(faults) - SHOWN
-        raise StudyError(faults[:SHOWN] + ([f"{path}: and {more} more"] if more > 0 else []))
+        raise StudyError(faults)
     return found
 
 

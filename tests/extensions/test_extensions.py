@@ -1,4 +1,4 @@
-"""What docs/extend.md says about additions: each takes as many files as its table says, and is used.
+"""What docs/extend.md says about additions: each takes one file, and is used.
 
 Everything is added to a copy of the repository, in which a study of stages of milliseconds
 (tests/pipeline/stub) runs to its end.
@@ -18,48 +18,24 @@ from stapo.repository import ROOT
 pytestmark = [pytest.mark.slow, pytest.mark.pipeline]
 
 CHAIN = (ROOT / "benchmarks/tiny/chain-6.yaml").read_text()
-ADDED: dict[str, dict[str, tuple[str, str]]] = {
-    "method": {
-        "stapo/methods.py": (
-            "METHODS: dict[str, Method] = {\n",
-            '    "tight": replace(\n        JUSTRL, title="Tight clips", clip_high=0.22, source="eq. 2",\n'
-            "    ),\n",
-        )
-    },
-    "token selection of your own": {
-        "workflows/studies/rare.py": (
-            "",
-            "def silence_rare(logps, entropies, advantages, mask, tau_p=0.002):\n"
-            '    """Silence every rare token."""\n    return mask & ~(logps.exp() < tau_p)\n',
-        )
-    },
-    "benchmark for everybody": {
-        "benchmarks/tiny/sums.yaml": (
-            "",
-            CHAIN.replace("stapo_chain-6", "stapo_sums"),
-        )
-    },
-    "figure": {
-        "stapo/analysis/figures/kept.py": (
-            "",
-            '"""Kept tokens."""\nfrom stapo.exhibits import Exhibit\nEXHIBIT = Exhibit(title="Kept tokens")\n'
-            "def make(artefacts):\n    from stapo.analysis.curves import over_steps\n"
-            '    return over_steps(artefacts, "reward", EXHIBIT.title, "reward again")\n',
-        )
-    },
-    "table": {
-        "stapo/analysis/tables/sizes.py": (
-            "",
-            '"""Sizes."""\nfrom stapo.analysis.table import Column, Table\n'
-            "from stapo.exhibits import Exhibit\n"
-            'EXHIBIT = Exhibit(title="Sizes")\ndef make(artefacts):\n'
-            '    columns = [Column("Size", lambda row: row, text=True)]\n'
-            "    rows = artefacts.study.run.sizes\n"
-            '    return Table(columns=columns, rows=rows, caption="All sizes", notes=[])\n',
-        )
-    },
+ADDED = {
+    "token selection of your own": (
+        "workflows/studies/rare.py",
+        "def silence_rare(logps, entropies, advantages, mask, tau_p=0.002):\n"
+        '    """Silence every rare token."""\n    return mask & ~(logps.exp() < tau_p)\n',
+    ),
+    "benchmark for everybody": (
+        "benchmarks/tiny/sums.yaml",
+        CHAIN.replace("stapo_chain-6", "stapo_sums"),
+    ),
+    "figure": (
+        "stapo/analysis/figures/kept.py",
+        '"""Kept tokens."""\nfrom stapo.exhibits import Exhibit\nEXHIBIT = Exhibit(title="Kept tokens")\n'
+        "def make(artefacts):\n    from stapo.analysis.curves import over_steps\n"
+        '    return over_steps(artefacts, "reward", EXHIBIT.title, "reward again")\n',
+    ),
 }
-"""What is added -> file -> the line beside which the text is written, none in a new file."""
+"""What is added -> its one file, and the text of it."""
 
 STUDY = """
 extends: smoke
@@ -67,18 +43,17 @@ name: mine
 training: {steps: 8}
 methods: {rare: {base: justrl, selection: "rare.py:silence_rare", selection_args: {tau_p: 0.2}}}
 benchmarks: {sums: {samples: 4}}
-run: {methods: [tight, rare], decodings: [t1.0-p1.0], benchmarks: [sums]}
+run: {methods: [rare], decodings: [t1.0-p1.0], benchmarks: [sums]}
 """
 
 REAL = """
 from pathlib import Path
 from finished_study import finish
 from stapo.analysis.charts import write_figure
-from stapo.analysis.tables import write_evidence
 from stapo.study import read_study
 study = read_study(Path({study!r}))
 finish(study, Path())
-print(*write_figure(study, "kept"), *write_evidence(study, "sizes"))
+write_figure(study, "kept")
 """
 
 
@@ -90,23 +65,17 @@ def root(tmp_path: Path) -> Path:
         shutil.copytree(ROOT / name, made / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("Snakefile", "pyproject.toml"):
         shutil.copy(ROOT / name, made)
-    for files in ADDED.values():
-        for name, (beside, text) in files.items():
-            path = made / name
-            assert path.exists() == bool(beside), name
-            before = path.read_text() if beside else ""
-            assert not beside or before.count(beside) == 1, (name, beside)
-            added = beside + text if beside.endswith("{\n") else text + beside
-            path.write_text(before.replace(beside, added) if beside else text)
+    for name, text in ADDED.values():
+        assert not (made / name).exists(), name
+        (made / name).write_text(text)
     (made / "workflows" / "studies" / "mine.yaml").write_text(STUDY)
     return made
 
 
-def test_each_addition_takes_the_files_that_the_page_says_and_is_used(root: Path) -> None:
+def test_each_addition_takes_one_file_and_is_used(root: Path) -> None:
     page = (ROOT / "docs" / "extend.md").read_text()
     said = dict(re.findall(r"^\| an? ([a-z ]+) \| (\d) \|", page, re.M))
-    for thing, files in ADDED.items():
-        assert said[thing] == str(len(files)), thing
+    assert {said[thing] for thing in ADDED} == {"1"}
     work, study = root.with_name("work"), root / "workflows" / "studies" / "mine.yaml"
     work.mkdir()
 
@@ -122,22 +91,14 @@ def test_each_addition_takes_the_files_that_the_page_says_and_is_used(root: Path
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout + done.stderr
 
-    def snakemake(*arguments: str) -> str:
-        files = ["--snakefile", str(root / "Snakefile"), "--configfile", str(study)]
-        stub = root / "tests" / "pipeline" / "stub"
-        return run("-m", "snakemake", *files, "--cores", "2", *arguments, first=stub)
-
-    snakemake()
+    files = ["--snakefile", str(root / "Snakefile"), "--configfile", str(study)]
+    stub = root / "tests" / "pipeline" / "stub"
+    run("-m", "snakemake", *files, "--cores", "2", first=stub)
     results, cell = work / "results" / "mine", "seed0/t1.0-p1.0/sums.parquet"
     made = {str(path.relative_to(results)) for path in results.rglob("*") if path.is_file()}
-    assert {
-        *(f"scores/tiny/{method}/{cell}" for method in ("tight", "rare")),
-        *(f"figures/kept.{suffix}" for suffix in ("svg", "pdf", "png")),
-        "tables/sizes.csv",
-    } <= made
-    # The real figure and table, from synthetic results, and the real check.
+    assert {f"scores/tiny/rare/{cell}", "figures/kept.svg"} <= made
+    # The real figure, from synthetic results, and the real check.
     shutil.rmtree(results)
-    shown = run("-c", REAL.format(study=str(study)))
-    assert {"figures/kept.svg", "tables/sizes.csv"} <= set(re.findall(r"\w+/\w+\.\w+", shown))
+    run("-c", REAL.format(study=str(study)))
     assert "<svg" in (results / "figures" / "kept.svg").read_text()
     assert "rare.py:silence_rare; sha256: " in run("-m", "stapo", "check", str(study))

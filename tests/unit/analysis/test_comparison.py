@@ -4,7 +4,6 @@ import csv
 from itertools import combinations
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 from studies import outputs
 from synthetic import PROBLEMS, rewrite, tabulated, write_scores
@@ -148,18 +147,3 @@ def test_values_have_both_p_values(study, finished):
     assert overall["value"] == pytest.approx(table.headlines["stapo"].mean.value, abs=1e-6)
     (at,) = chosen(rows, metric="relative gain of avg@N", size="tiny")
     assert at["value"] == pytest.approx(table.headlines["stapo"].gains["tiny"], abs=1e-6)
-
-
-def test_each_training_has_its_own_accuracy(raw_study, tmp_path):
-    steps = raw_study["training"]["steps"]
-    study = parsed(raw_study, ["grpo", "stapo"], benchmarks=["chain-2"], seeds=[0, 7])
-    write_scores(tmp_path, study)
-    rows = chosen(values_of(Artefacts(study, tmp_path)), metric="avg@4")
-    last = [chosen(rows, method="stapo", seed=seed, step=steps)[0] for seed in (0, 7)]
-    for seed, one in zip((0, 7), last, strict=True):
-        at = {"study": "demo", "checkpoint": f"tiny/stapo/seed{seed}", "benchmark": "chain-2"}
-        scores = pq.read_table(tmp_path / paths.SCORES.format(**at, decoding=DECODING))
-        assert one["value"] == pytest.approx(100 * np.mean(scores["correct"].to_pylist()))
-        assert one["low"] < one["value"] < one["high"]
-    (mean,) = chosen(rows, method="stapo", seed=None)
-    assert mean["value"] == pytest.approx(np.mean([one["value"] for one in last]), abs=1e-5)

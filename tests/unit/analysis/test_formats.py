@@ -7,12 +7,8 @@ from math import nan
 from rich.console import Console
 from rich.text import Text
 
-from stapo import exhibits, paths
-from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.table import Column, Table, render, terminal_table
-from stapo.analysis.tables import evidence_table, write_evidence
 from stapo.evaluation.statistics import Interval
-from stapo.exhibits import table_names
 
 TABLE = Table(
     columns=[
@@ -61,17 +57,3 @@ def test_no_number_is_cut_in_the_terminal():
     text = console.file.getvalue()
     assert (text.count("71.29"), text.count("100.00")) == (9, 9)
     assert "[red]" in text
-
-
-def test_every_table_of_the_folder_is_declared_and_written(study, finished):
-    declared = exhibits.declared("tables")
-    assert declared == exhibits.TABLES
-    assert [one.order for one in declared.values()] == sorted(o.order for o in declared.values())
-    for name in table_names(study):
-        files = write_evidence(study, name, finished)
-        assert [str(path.relative_to(finished)) for path in files] == [
-            paths.TABLE.format(study="demo", table=name, suffix=suffix) for suffix in ("md", "csv")
-        ]
-        table = evidence_table(Artefacts(study, finished), name)
-        assert table.rows
-        assert len(list(csv.reader(files[1].open()))) == len(table.rows) + 1

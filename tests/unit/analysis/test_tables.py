@@ -3,8 +3,6 @@
 import io
 from dataclasses import replace
 
-import numpy as np
-import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 from studies import outputs
@@ -31,19 +29,12 @@ def printed(table, width=200):
     return stream.getvalue()
 
 
-def test_values_are_the_means_of_the_files_and_the_best_is_bold(study, finished):
+def test_every_cell_has_an_interval_and_the_best_is_bold(study, finished):
     table = tabulated(finished, study)
     assert [row.method for row in table.rows] == ["base", *study.run.methods]
     for row in table.rows:
-        checkpoint = "tiny/base" if row.method == "base" else f"tiny/{row.method}/seed0"
-        means = []
-        for benchmark in study.run.benchmarks:
-            scores = pq.read_table(file_of(finished, checkpoint, benchmark))
-            means.append(100 * np.mean(scores["correct"].to_pylist()))
-            cell = row.cells[benchmark]
-            assert cell.value == pytest.approx(means[-1])
+        for cell in row.cells.values():  # Values: tests/pipeline/test_plain_numbers.py.
             assert cell.low < cell.value < cell.high
-        assert row.cells[AVERAGE].value == pytest.approx(np.mean(means))
     for column in (*study.run.benchmarks, AVERAGE):
         values = {row.method: round(row.cells[column].value, 2) for row in table.rows}
         bold = {row.method for row in table.rows if column in row.best}
