@@ -147,8 +147,8 @@ def _markdown_cell(column: Column[Row], row: Row) -> str:
     return (f"**{number}**" if column.best(row) else number) + interval
 
 
-def csv_text(lines: Iterable[Iterable[str | float]]) -> str:
-    """Return lines of cells as CSV."""
+def csv_text(lines: Iterable[Iterable[str | float | None]]) -> str:
+    """Return lines of cells as CSV; None is an empty cell."""
     stream = io.StringIO()
     csv.writer(stream, lineterminator="\n").writerows(lines)
     return stream.getvalue()

@@ -35,17 +35,10 @@ Value = dict[str, Any]
 def write_values(study: Study, root: Path = Path()) -> Path:
     """Write the values of a finished study."""
     path = root / paths.VALUES.format(study=study.name)
-    rows = [map(_written, one.values()) for one in values_of(Artefacts(study, root))]
+    rows = [one.values() for one in values_of(Artefacts(study, root))]
     with replace_file(path) as stream:
         stream.write(csv_text([COLUMNS, *rows]))
     return path
-
-
-def _written(cell: str | float | None) -> str:
-    """Return a cell of the CSV, empty where there is none."""
-    if isinstance(cell, float):
-        return f"{cell:.{DECIMALS}f}".rstrip("0").rstrip(".")
-    return "" if cell is None else str(cell)
 
 
 def values_of(artefacts: Artefacts) -> list[Value]:
