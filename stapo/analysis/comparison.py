@@ -38,7 +38,6 @@ Row = tuple[str, str]
 class Headline:
     """The relative gain of a method's average over the strongest baseline's, in percent."""
 
-    target: str
     gains: dict[str, float]
     """Size -> relative gain."""
     baselines: dict[str, str]
@@ -225,7 +224,7 @@ def _headline(
         row, benchmarks = (size, target), study.run.benchmarks
         draws.append(over_strongest(scores, of, row, others, benchmarks)[1])
     mean = interval(_mean([*gains.values()]), np.mean(draws, axis=0))
-    return Headline(target, gains, strongest, mean)
+    return Headline(gains, strongest, mean)
 
 
 def over_strongest(

@@ -147,21 +147,11 @@ def test_arms_over_quadrants_are_compared_over_base_models(raw_study, tmp_path):
     assert any(cell.startswith("-0.001 [") for cell in cells)
 
 
-def test_missing_damaged_and_outdated_files_are_named(study, tmp_path):
-    numbers, tokens = write_intervention(tmp_path, study, FIRST)
-
-    def refused(message, of=study):
-        with pytest.raises(DamagedFileError, match=message):
-            Artefacts(of, tmp_path).intervention(FIRST)
-
+def test_missing_and_outdated_files_are_named(study, tmp_path):
+    write_intervention(tmp_path, study, FIRST)
     with pytest.raises(DamagedFileError, match=r"seed1\.json: missing; run snakemake"):
         effects.causal_effect(Artefacts(study, tmp_path))
-    tokens.write_bytes(b"PAR1")
-    refused(r"seed0\.parquet: truncated or corrupt")
-    tokens.unlink()
-    refused(r"seed0\.parquet: missing")
-    write_intervention(tmp_path, study, FIRST)
     other = study.interventions.model_copy(update={"prompts": 99})
-    refused("made with other settings", study.model_copy(update={"interventions": other}))
-    numbers.write_text(numbers.read_text().replace('"kl": 0.001', '"kl": "x"', 1))
-    refused(r"seed0\.json: .*kl: ")
+    changed = study.model_copy(update={"interventions": other})
+    with pytest.raises(DamagedFileError, match="made with other settings"):
+        Artefacts(changed, tmp_path).intervention(FIRST)
