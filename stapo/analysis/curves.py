@@ -198,8 +198,16 @@ def over_steps(
     study = artefacts.study
     values = artefacts.of_runs(lambda run: values_of(artefacts, run, name))
     rows = {size: [*rows_of_size(study, size, values)] for size in study.run.sizes}
-    for row in [row for of in rows.values() for row in of] if log else ():
-        row["y"] = row["y"] if row["y"] > 0 else nan
+    if log:  # A group without a value above 0 has no line: Vega warns of a scale without values.
+        above = {(size, row["group"]) for size, of in rows.items() for row in of if row["y"] > 0}
+        rows = {
+            size: [
+                row | {"y": row["y"] if row["y"] > 0 else nan}
+                for row in of
+                if (size, row["group"]) in above
+            ]
+            for size, of in rows.items()
+        }
     group = charts.colours(artefacts.titles())
     x, y = charts.x_axis("optimiser step", whole=True), charts.y_axis(label, log=log)
     line = charts.rule(*reference) if reference else []

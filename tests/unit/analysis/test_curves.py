@@ -1,5 +1,7 @@
 """Figures hold the numbers of metrics and scores."""
 
+from pathlib import Path
+
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
@@ -8,10 +10,10 @@ from synthetic import write_score
 
 from stapo import paths
 from stapo.analysis.artefacts import Artefacts
-from stapo.analysis.charts import chart_of
+from stapo.analysis.charts import chart_of, write_figure
 from stapo.analysis.curves import line_of, moving_mean, smoothed
 from stapo.exhibits import FIGURES, figure_names
-from stapo.files import read_jsonl, write_jsonl
+from stapo.files import DamagedFileError, read_jsonl, write_jsonl
 from stapo.study import Checkpoint, merge, parse_study
 
 OF_METRICS = ["entropy", "silenced_fraction"]
@@ -38,9 +40,11 @@ def test_a_figure_has_a_line_per_method_with_its_values(study, finished):
             ]
             for run in study.runs()
         }
-        logarithmic = name == "silenced_fraction"  # Such an axis has no 0.
+        # Only STAPO silences tokens, and a logarithmic axis has no 0.
+        logarithmic = name == "silenced_fraction"
         pale = panel.lines(pale=True)
-        assert pale.keys() == panel.lines().keys() == values.keys()
+        shown = {key for key in values if key[0] == "STAPO" or not logarithmic}
+        assert pale.keys() == panel.lines().keys() == shown
         for key, line in pale.items():
             assert line == [
                 (x, None if logarithmic and y == 0 else pytest.approx(y, rel=1e-5))
@@ -59,6 +63,28 @@ def test_of_several_seeds_there_is_the_mean_and_each_pale_behind_it():
     # Of a long line at most about 200 points are drawn, and the last.
     x = [row["x"] for row in line_of(range(1, 1002), range(1001), "a")]
     assert (len(x), x[0], x[-1]) == (168, 1, 1001)
+
+
+METRICS = "results/demo/runs/tiny/grpo/seed0/metrics.jsonl"
+
+
+@pytest.mark.parametrize(
+    ("damage", "cause"),
+    [
+        (Path.unlink, f"{METRICS}: missing; run snakemake"),
+        (lambda path: path.write_bytes(b""), f"{METRICS}: not the steps 1 to 96"),
+        (
+            lambda path: path.write_text(path.read_text().replace('"entropy": 1.0', '"x": 1', 1)),
+            f"{METRICS}: no number entropy in every step",
+        ),
+    ],
+)
+def test_damaged_metrics_are_one_line(study, finished, damage, cause):
+    damage(finished / METRICS)
+    with pytest.raises(DamagedFileError) as raised:
+        write_figure(study, "entropy", finished)
+    (line,) = str(raised.value).splitlines()
+    assert cause in line
 
 
 # Accuracy
