@@ -144,9 +144,6 @@ def _rows(path: Path) -> pd.DataFrame:
         raise StudyError([line]) from error
     if absent := [name for name in ("problem", "correct") if name not in table.column_names]:
         raise StudyError([f"{path}: no column {' and '.join(absent)}"])
-    for name in {"sample", "seed"} & {*table.column_names}:
-        if not pa.types.is_integer(table.schema.field(name).type):
-            raise StudyError([f"{path}: column {name}: expected whole numbers"])
     columns = [name for name in ("problem", "correct", *OPTIONAL) if name in table.column_names]
     frame: Any = table.select(columns).to_pandas(ignore_metadata=True)
     for name, default in OPTIONAL.items():

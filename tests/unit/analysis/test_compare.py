@@ -73,7 +73,6 @@ def test_equal_files_do_not_differ_and_benchmarks_count_the_same(tmp_path):
         ),
         (['{"problem": "a"}'], ["bad.jsonl: no column correct"]),
         (['{"problem": "a", "correct": "yes"}'], ["row 1: no problem, or its `correct` is not"]),
-        (['{"problem": "a", "correct": true, "sample": "x"}'], ["column sample: expected whole"]),
         (
             ['{"problem": "a", "correct": true}'] * 2,
             ["row 2: this sample of this problem was given before"],
