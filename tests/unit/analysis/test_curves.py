@@ -13,7 +13,7 @@ from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.charts import chart_of, write_figure
 from stapo.analysis.curves import line_of, moving_mean, smoothed
 from stapo.exhibits import FIGURES, figure_names
-from stapo.files import DamagedFileError, read_jsonl, write_jsonl
+from stapo.files import DamagedFileError, read_jsonl
 from stapo.study import Checkpoint, merge, parse_study
 
 OF_METRICS = ["entropy", "silenced_fraction"]
@@ -118,11 +118,6 @@ def artefacts(raw_study, tmp_path):
     for decoding in study.run.decodings:
         for checkpoint, benchmark in study.cells(decoding):
             write_score(tmp_path, study, checkpoint, benchmark, decoding)
-    for run in study.runs():
-        # Of the second half: the number of the method and the seed.
-        high = 1.0 + methods.index(run.method) + run.seed
-        records = [{"step": step, "entropy": 1.0 if step <= 20 else high} for step in range(1, 41)]
-        write_jsonl(tmp_path / paths.METRICS.format(study=study.name, **run.wildcards), records)
     return Artefacts(study, tmp_path)
 
 
@@ -150,10 +145,10 @@ def test_each_row_of_accuracies_has_the_steps_that_answer_all_of_its_benchmarks(
 
 def test_the_ablation_has_a_line_per_family_with_the_values_of_the_argument(artefacts):
     study, found = artefacts.study, panels(chart_of(artefacts, "ablation"))
-    assert len(found) == 6
+    assert len(found) == 4
     for place, label, values, methods in (
         (0, "τ_p", [0.002, 0.02], ["stapo", "rare"]),
-        (3, "q, quantile of the entropies", [0.5, 0.75], ["half", "stapo"]),
+        (2, "q, quantile of the entropies", [0.5, 0.75], ["half", "stapo"]),
     ):
         panel, decoding = found[place], study.run.decodings[0]
         (line,) = panel.of("line")
