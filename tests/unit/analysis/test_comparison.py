@@ -1,7 +1,6 @@
 """Any method against any, and any checkpoint: the statistics do not know which of them is STAPO."""
 
 import csv
-from itertools import combinations
 
 import numpy as np
 import pytest
@@ -9,11 +8,8 @@ from studies import outputs
 from synthetic import PROBLEMS, rewrite, tabulated, write_scores
 
 from stapo import paths
-from stapo.analysis.against_paper import compare
 from stapo.analysis.artefacts import Artefacts
-from stapo.analysis.main_tables import render
 from stapo.analysis.values import COLUMNS, STRONGEST, values_of, write_values
-from stapo.evaluation.statistics import holm
 from stapo.study import parse_study
 
 DECODING = "t1.0-p1.0"
@@ -94,27 +90,6 @@ def test_several_targets_are_one_family(raw_study, tmp_path):
 def test_by_default_each_revision_of_stapo_is_compared_with_the_papers_baselines(raw_study):
     study = parsed(raw_study, ["grpo", "stapo", "stapo-v2", "justrl"])
     assert study.compared() == (["stapo", "stapo-v2"], ["grpo", "justrl"])
-
-
-def test_checkpoints_from_anywhere_are_all_compared_as_one_family(raw_study, tmp_path):
-    solved = {"one": 1, "two": 2, "three": 2}
-    raw_study["models"] |= dict.fromkeys(solved, raw_study["models"]["tiny"])
-    study = parsed(raw_study, ["grpo", "stapo"], sizes=[*solved])
-    study = study.model_copy(update={"run": study.run.model_copy(update={"methods": []})})
-    write_scores(tmp_path, study)
-    for name, most in solved.items():
-        answer(tmp_path, f"{name}/base", "chain-2", lambda p, most=most: most)
-        answer(tmp_path, f"{name}/base", "linear-equation", lambda p: 1)
-    table = tabulated(tmp_path, study)
-    pairs = [(later, earlier) for earlier, later in combinations(solved, 2)]
-    assert [(c.target, c.baseline) for c in table.comparisons] == pairs
-    # A quarter more of one of two benchmarks.
-    assert [c.difference.value for c in table.comparisons] == pytest.approx([0.125, 0.125, 0.0])
-    p_values = [c.difference.p_value for c in table.comparisons]
-    assert [c.adjusted_p for c in table.comparisons] == holm(p_values)
-    text = render(table, compare(study, table))
-    assert "two minus one +12.50 points" in text
-    assert "Relative gain" not in text
 
 
 # Tidy data

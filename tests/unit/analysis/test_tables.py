@@ -99,9 +99,6 @@ def test_both_verdicts_are_shown_whichever_counts(raw_study, tmp_path, counts):
     table = tabulated(tmp_path, study)
     lines = [*of_rows(table)]
     for row in table.rows:
-        for cell in row.responses.values():
-            right = round(cell.mean("correct") * 80)
-            assert cell.mean("correct_with_verifier") == pytest.approx((right + 3) / 80)
         own = {(one["benchmark"], one["metric"]): one["value"] for of, one in lines if of is row}
         names = {"rule": "avg@N by the rules", "verifier": "avg@N with the verifier"}
         rule, verifier = (own[AVERAGE, name] for name in names.values())

@@ -58,8 +58,8 @@ def test_quantiles_have_a_panel_each_and_that_of_the_paper_is_marked(several):
     assert {seed for _, seed in lines} == {*several.study.run.seeds}
 
 
-def test_cases_are_the_largest_norms_and_others_at_random(artefacts):
-    for one in recorded(artefacts):
+def test_cases_are_the_largest_norms_and_others_at_random(complete):
+    for one in recorded(complete[0]):
         rows = list(cases(one))
         norms = np.sort(one.norm[one.silenced])[::-1]
         assert [row.norm for row in rows[:3]] == norms[:3].tolist()
