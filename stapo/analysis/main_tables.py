@@ -75,7 +75,7 @@ AGAINST_PAPER: list[Column[Compared]] = [
 
 def headline_texts(table: MainTable) -> list[str]:
     """Return the headline of each target as one sentence."""
-    return [_headline_text(table, target, found) for target, found in table.headlines.items()]
+    return [_headline_text(table, *one) for one in table.headlines.items()]
 
 
 def _headline_text(table: MainTable, target: str, found: Headline | None) -> str:

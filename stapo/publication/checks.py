@@ -92,14 +92,6 @@ def is_earlier(record: dict[str, Any], job: Job) -> bool:
     return record["fingerprint"] != job.fingerprint and is_part(record["config"], job.config)
 
 
-def earlier(results: Results) -> list[TrainingRun]:
-    """Return the trainings of an earlier version of the code."""
-    jobs = jobs_of(results.study)
-    return [
-        run for run, record in results.runs.items() if is_earlier(record, jobs.one("train", run))
-    ]
-
-
 def command_faults(study: Study, run: TrainingRun, attempt: dict[str, Any], last: bool) -> Errors:
     """Yield how the command of an attempt contradicts the published study.
 

@@ -156,16 +156,3 @@ def test_axe_finds_nothing_serious(opened, width, scheme):
         if one["impact"] in ("serious", "critical")
     }
     assert serious == {}
-
-
-def test_a_narrow_screen_scrolls_tables_and_stacks_panels(opened):
-    page = opened(390)
-    show_all(page)
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    region = page.locator("#results ~ .scroll").first
-    region.focus()
-    page.keyboard.press("ArrowRight")
-    page.wait_for_function("(one) => one.scrollLeft > 0", arg=region.element_handle())
-    frames = page.locator("#figure-entropy .plot .mark-line").all()
-    first, second = (one.bounding_box() for one in (frames[0], frames[-1]))
-    assert second["y"] > first["y"] + first["height"]

@@ -21,15 +21,14 @@ takes the place of a bootstrap over prompts: it needs no random numbers and give
 With several trainings (seeds), an interval is about the method: trainings are independent, and the variance
 is that of their contributions, S / (S - 1) sum (z - mean z)^2, where z is the sum of a whole training.
 
-Intervals of shares are those of Clopper and Pearson at the effective sample size p (1
-- p) / variance (Korn and Graubard), because a normal interval of a rare class contains negative shares. If
-  no token of a class was recorded, the upper end is -ln(0.025) w tokens, where w is the largest weight of
-  the whole: with more, one would have been recorded with a probability of 97.5 %. Other
-  intervals have Student's t with one degree of freedom less than prompts with such tokens (or trainings):
-  around the logarithm of means and ratios of values that are not negative, whose distributions are skewed,
-  symmetric otherwise. With only one such prompt there is no interval, and its ends are nan. In simulations
-  with 48 prompts, 91 to 99 % of the intervals hold the truth; the lower end is that of means of gradient
-  norms.
+Intervals of shares are those of Clopper and Pearson at the effective sample size p (1 - p) / variance (Korn
+and Graubard), because a normal interval of a rare class contains negative shares. If no token of a class was
+recorded, the upper end is -ln(0.025) w tokens, where w is the largest weight of the whole: with more, one
+would have been recorded with a probability of 97.5 %. Other intervals have Student's t with one degree of
+freedom less than prompts with such tokens (or trainings): around the logarithm of means and ratios of values
+that are not negative, whose distributions are skewed, symmetric otherwise. With only one such prompt there is
+no interval, and its ends are nan. In simulations with 48 prompts, 91 to 99 % of the intervals hold the truth;
+the lower end is that of means of gradient norms.
 """
 
 from collections.abc import Sequence

@@ -112,11 +112,6 @@ def quadrants(one: Recorded, signs: Sequence[str] = ("> 0",)) -> list[Quadrant]:
     ]
 
 
-def masks(one: Recorded) -> list[Mask]:
-    """Return the tokens of each quadrant with A > 0, in the order of `NAMES`."""
-    return [quadrant.mask for quadrant in quadrants(one)]
-
-
 def paper_note() -> str:
     """Return what the paper prints of the gradient norm of spurious tokens."""
     stated = paper()["quadrants"]

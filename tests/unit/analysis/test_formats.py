@@ -4,10 +4,7 @@ import csv
 import io
 from math import nan
 
-from rich.console import Console
-from rich.text import Text
-
-from stapo.analysis.table import Column, Table, render, terminal_table
+from stapo.analysis.table import Column, Table, render
 from stapo.evaluation.statistics import Interval
 
 TABLE = Table(
@@ -43,17 +40,3 @@ def test_the_csv_has_all_digits_bounds_and_nothing_where_nothing_was_measured():
     assert rows[0] == ["Method", "Count", "Norm", "Norm, low", "Norm, high", "Share [%]"]
     assert rows[1] == ["G_R|P", "12345", "-0.12345679", "-0.25", "0.5", "1.5"]
     assert rows[2] == ["A & B <b>", "3", "2", "", "", ""]
-
-
-def test_no_number_is_cut_in_the_terminal():
-    columns = [Column("A long heading" * 2, lambda row: row[0], text=True)]
-    columns += [Column(f"benchmark-{i}", lambda row: row[1]) for i in range(9)]
-    rows = [
-        ("A title of words " * 3, Interval(71.29, nan, nan)),
-        ("x" * 60, Interval(100.0, nan, nan)),
-    ]
-    console = Console(file=io.StringIO(), width=40)
-    console.print(terminal_table(columns, [rows], Text("[red]")), crop=False)
-    text = console.file.getvalue()
-    assert (text.count("71.29"), text.count("100.00")) == (9, 9)
-    assert "[red]" in text
