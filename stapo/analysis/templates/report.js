@@ -8,7 +8,6 @@
     return made;
   };
   const data = (id) => JSON.parse(document.getElementById(id).textContent);
-  const dark = matchMedia("(prefers-color-scheme: dark)");
 
   const MOST_CHARACTERS = 20_000, NARROWEST = 300, WIDEST = 460;
   // The interpreter of expressions needs no `eval`, which the page's policy forbids.
