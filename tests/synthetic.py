@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from stapo import paths
-from stapo.analysis.cells import read_scores
+from stapo.analysis.artefacts import read_scores
 from stapo.analysis.comparison import MainTable, main_table
 from stapo.publication.folder import is_raw
 from stapo.records.scores import ScoreRow, write_score_file

@@ -1,23 +1,202 @@
-"""The recorded files of a finished study, each read and checked once."""
+"""The recorded files of a finished study, each read and checked once: they belong to it and to each other."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from stapo import paths
-from stapo.analysis.cells import read_scores
-from stapo.files import AGAIN, DamagedFileError, read_published
-from stapo.records.interventions import SCHEMA, Intervention, read_intervention
+from stapo.evaluation.statistics import Array, majority_at_n
+from stapo.files import AGAIN, DamagedFileError, read_json, read_published
+from stapo.records import interventions
+from stapo.records.interventions import Intervention, read_intervention
 from stapo.records.reading import read_table
+from stapo.records.scores import SCHEMA, ScoreIdentity, Verdict, read_score_file
 from stapo.records.tokens import METADATA_KEY, read_token_file
 from stapo.stages import jobs_of
+from stapo.stages.evaluate import score_identity
 from stapo.study import Checkpoint, Study, TrainingRun
 
 Read = TypeVar("Read")
+SAME_EVERYWHERE = ("processor", "machine", "engine")
+SAME_PACKAGES = (
+    "torch", "transformers", "lm-eval", "math-verify", "sympy", "latex2sympy2-extended",
+)  # fmt: skip
+VERDICT_COLUMNS = {"rule": "correct", "verifier": "correct_with_verifier"}
+MOST_LINES = 3
+"""More files than this that are missing, or made with other settings, are one line."""
+
+
+class StaleScoreError(ValueError):
+    """Scores do not belong to the study in its current state."""
+
+
+@dataclass
+class Cell:
+    """All responses of one row (size and method, or base) to one benchmark."""
+
+    correct: Array
+    """(S, P, N) whether responses are correct: seeds, problems, samples."""
+    majority: float
+    """Majority@N: share of problems whose most frequent answer is correct, mean over seeds."""
+    rows: pd.DataFrame
+    """Columns of `ScoreRow`, without the answers."""
+
+    def mean(self, column: str) -> float:
+        """Return the mean of a column, such as the share of truncated responses."""
+        return float(self.rows[column].mean())
+
+    def share(self, *verdicts: Verdict) -> float:
+        """Return the share of responses with some verdicts."""
+        return float(self.rows["verdict"].isin(verdicts).mean())
+
+
+@dataclass
+class Scores:
+    """The scores of one decoding."""
+
+    cells: dict[tuple[str, str, str], Cell] = field(default_factory=dict)
+    """(size, method or `base`, benchmark) -> responses."""
+    provenance: dict[str, Any] = field(default_factory=dict)
+    overlap: dict[str, dict[str, int]] = field(default_factory=dict)
+    """Kind of overlap -> benchmark -> number of problems, from `data/overlap.json`."""
+
+
+def read_scores(study: Study, decoding: str, root: Path = Path()) -> Scores:
+    """Read every score of a decoding.
+
+    Raises:
+        StaleScoreError: files are missing, damaged or incomplete, or were made with another configuration, or
+            with other packages or hardware than the others; one line for each file, or for many.
+    """
+    tables, provenance = read_tables(study, decoding, study.table_cells(decoding), root)
+    overlap, kinds = {}, ("shared", "sharing_13_words")
+    if (path := root / paths.OVERLAP.format(study=study.name)).exists():
+        found = read_json(path)
+        if not all(isinstance(found.get(kind), dict) for kind in kinds):
+            raise DamagedFileError(f"{path}: no {' or no '.join(kinds)}; {AGAIN}")
+        overlap = {kind: found[kind] for kind in kinds}
+    column = VERDICT_COLUMNS[study.evaluation.verdict]
+    chosen = {(size, "base"): [Checkpoint(size)] for size in study.run.sizes}
+    for run in study.runs():
+        last = study.checkpoint(*run, study.training.steps)
+        chosen.setdefault((run.size, run.method), []).append(last)
+    cells = {
+        (*row, name): _cell(
+            [tables[one, name] for one in checkpoints], study.benchmarks[name].samples, column
+        )
+        for row, checkpoints in chosen.items()
+        for name in study.run.benchmarks
+    }
+    return Scores(cells, provenance, overlap)
+
+
+def read_tables(
+    study: Study, decoding: str, cells: Iterable[tuple[Checkpoint, str]], root: Path = Path()
+) -> tuple[dict[tuple[Checkpoint, str], pa.Table], dict[str, Any]]:
+    """Return the score files of some cells by checkpoint and benchmark, and their common provenance.
+
+    It raises `StaleScoreError` as `read_scores` does.
+    """
+    errors, missing, stale = list[str](), list[str](), list[str]()
+    tables: dict[tuple[Checkpoint, str], pa.Table] = {}
+    counts: dict[str, int] = {}
+    provenance: dict[str, Any] = {}
+    for checkpoint, benchmark in cells:
+        path = paths.SCORES.format(
+            study=study.name, checkpoint=checkpoint, decoding=decoding, benchmark=benchmark
+        )
+        expected = score_identity(study, checkpoint, decoding, benchmark)
+        try:
+            table, identity = read_score_file(root / path)
+        except FileNotFoundError:
+            missing.append(f"{path}: missing; run snakemake")
+            continue
+        except DamagedFileError as error:
+            errors.append(f"{path}: {error}; {AGAIN}")
+            continue
+        if identity.get("fingerprint") != expected["fingerprint"]:
+            made = f"made by configuration {identity.get('fingerprint')}"
+            stale.append(f"{path}: {made}, expected {expected['fingerprint']}; run snakemake again")
+        else:
+            errors += _problems(path, identity, expected, provenance, table)
+        if table.num_rows != counts.setdefault(benchmark, table.num_rows):
+            errors.append(
+                f"{path}: {table.num_rows} rows, other checkpoints have {counts[benchmark]} of "
+                f"{benchmark}; {AGAIN}"
+            )
+        if not provenance:
+            provenance |= {**identity.get("provenance", {}), "engine": identity.get("engine")}
+        tables[checkpoint, benchmark] = table
+    shown = paths.MAIN_TABLE.format(study=study.name, decoding=decoding)
+    about = f"or, if the folder is without its raw data, as in git: read {shown}"
+    errors = [
+        *_lines(stale, "were made with other settings or by another version: run snakemake"),
+        *_lines(missing, f"are missing: run snakemake, {about}"),
+        *errors,
+    ]
+    if errors:
+        raise StaleScoreError("\n".join(errors))
+    return tables, provenance
+
+
+def _lines(errors: Sequence[str], what: str) -> list[str]:
+    """Return the errors of some score files; one line for many, most often all of them."""
+    many = len(errors) > MOST_LINES
+    return [f"{errors[0]}; {len(errors)} score files {what}"] if many else [*errors]
+
+
+def _problems(
+    path: str,
+    found: ScoreIdentity,
+    expected: dict[str, Any],
+    others: dict[str, Any],
+    table: pa.Table,
+) -> Iterator[str]:
+    if fault := missing_samples(table, expected["samples"]):
+        yield f"{path}: {fault}; {AGAIN}"
+    made = {**found.get("provenance", {}), "engine": found.get("engine")}
+    pairs = [(key, made.get(key), others.get(key)) for key in SAME_EVERYWHERE]
+    here, there = (one.get("packages", {}) for one in (made, others))
+    pairs += [(key, here.get(key), there.get(key)) for key in SAME_PACKAGES]
+    for key, one, other in pairs if others else ():
+        if one != other:
+            yield f"{path}: made with {key} {one}, others with {other}; evaluate all on the same"
+
+
+def missing_samples(table: pa.Table, samples: int) -> str:
+    """Return why a score file does not have N samples of every problem, empty if it does."""
+    rows = table.num_rows
+    if rows == 0 or rows % samples:
+        return f"{rows} rows are no multiple of {samples} samples"
+    cells = zip(table["problem"].to_pylist(), table["sample"].to_pylist(), strict=True)
+    if set(cells) != set(product(range(rows // samples), range(samples))):
+        return f"not {samples} samples of every problem"
+    return ""
+
+
+def by_problem(table: pa.Table, samples: int, column: str) -> Any:
+    """Return a column of a score file as an array (problems, samples), whatever the order of its rows."""
+    order = np.lexsort((table["sample"].to_numpy(), table["problem"].to_numpy()))
+    return table[column].to_numpy()[order].reshape(-1, samples)
+
+
+def _cell(seeds: Sequence[pa.Table], samples: int, column: str) -> Cell:
+    correct = [by_problem(one, samples, column) for one in seeds]
+    answers = [by_problem(one, samples, "answer") for one in seeds]
+    shown = [name for name in SCHEMA.names if name not in ("gold", "answer")]
+    return Cell(
+        correct=np.stack(correct).astype(float),
+        majority=float(np.mean([*map(majority_at_n, answers, correct)])),
+        rows=pa.concat_tables([one.select(shown) for one in seeds]).to_pandas(),
+    )
 
 
 class Intervened(NamedTuple):
@@ -89,7 +268,7 @@ class Artefacts:
             if not path.exists():
                 raise DamagedFileError(f"{path}: missing; run snakemake")
         found = read_intervention(numbers)
-        table = read_table(tokens, SCHEMA).to_pandas()
+        table = read_table(tokens, interventions.SCHEMA).to_pandas()
         if found.fingerprint != job.fingerprint:
             raise DamagedFileError(f"{numbers}: made with other settings; run snakemake")
         return Intervened(found, table)

@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stapo.analysis.artefacts import Artefacts
-from stapo.analysis.cells import Cell, Scores
+from stapo.analysis.artefacts import Artefacts, Cell, Scores
 from stapo.evaluation.statistics import (
     Array,
     Difference,
@@ -31,7 +30,6 @@ from stapo.study import Study, TrainingRun
 AVERAGE = "Avg"
 SHOWN = "aime24"
 BOOTSTRAP_SEED = 0
-FEW_SEEDS = 5
 Row = tuple[str, str]
 """Size and method of a row."""
 
@@ -40,7 +38,6 @@ Row = tuple[str, str]
 class Headline:
     """The relative gain of a method's average over the strongest baseline's, in percent."""
 
-    target: str
     gains: dict[str, float]
     """Size -> relative gain."""
     baselines: dict[str, str]
@@ -144,11 +141,7 @@ def main_table(study: Study, decoding: str, scores: Scores) -> MainTable:
         rows=_rows(study, scores, found),
         headlines={},
         comparisons=comparisons,
-        notes=[
-            *_notes(study, bool(pairs)),
-            *_failure_notes(scores.cells),
-            *_overlap_notes(scores.overlap),
-        ],
+        notes=[*_notes(study, bool(pairs)), *_overlap_notes(scores.overlap)],
         made_by=jobs_of(study).one("tables", decoding).fingerprint,
     )
     for target in targets:
@@ -231,7 +224,7 @@ def _headline(
         row, benchmarks = (size, target), study.run.benchmarks
         draws.append(over_strongest(scores, of, row, others, benchmarks)[1])
     mean = interval(_mean([*gains.values()]), np.mean(draws, axis=0))
-    return Headline(target, gains, strongest, mean)
+    return Headline(gains, strongest, mean)
 
 
 def over_strongest(
@@ -321,10 +314,6 @@ def _notes(study: Study, compares: bool) -> list[str]:
     if study.full_steps():
         lines.append("Checkpoint of each training: the last.")
     lines += _verifier_notes(study)
-    if 1 < seeds < FEW_SEEDS:
-        lines.append(
-            f"{seeds} training seeds: their spread is uncertain, which makes the intervals wide."
-        )
     if seeds == 1 and study.run.methods:
         lines.append("1 training seed: no claim about the methods, only about these checkpoints.")
     return lines
@@ -342,18 +331,6 @@ def _verifier_notes(study: Study) -> list[str]:
         f"Answers that the rules reject {counted} where {verifier.hub} accepts them; prompt: {words}; of one "
         f"longer than {verifier.max_prompt_tokens} tokens it read the end of the response."
     ]
-
-
-def _failure_notes(cells: Mapping[tuple[str, str, str], Cell]) -> list[str]:
-    """Return a note on the cells with answers on which the grader failed; empty without failures."""
-    found = []
-    for place, cell in cells.items():
-        timeouts, crashes = ((cell.rows["verdict"] == name).sum() for name in ("timeout", "crash"))
-        if timeouts or crashes:
-            what = f"{timeouts} timeouts, {crashes} crashes of {cell.correct.size}"
-            found.append(f"{' '.join(filter(None, place))} {what}")
-    text = f"Warning: answers that the grader could not judge count as wrong: {'; '.join(found)}."
-    return [text] if found else []
 
 
 def _overlap_notes(overlap: Mapping[str, Mapping[str, int]]) -> list[str]:

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from stapo import paths
 from stapo.analysis import charts
-from stapo.analysis.artefacts import Artefacts
-from stapo.analysis.cells import VERDICT_COLUMNS, read_tables
+from stapo.analysis.artefacts import VERDICT_COLUMNS, Artefacts, read_tables
 from stapo.files import AGAIN, DamagedFileError
 from stapo.study import Checkpoint, Study, TrainingRun
 
@@ -199,7 +198,7 @@ def over_steps(
     study = artefacts.study
     values = artefacts.of_runs(lambda run: values_of(artefacts, run, name))
     rows = {size: [*rows_of_size(study, size, values)] for size in study.run.sizes}
-    if log:
+    if log:  # A group without a value above 0 has no line: Vega warns of a scale without values.
         above = {(size, row["group"]) for size, of in rows.items() for row in of if row["y"] > 0}
         rows = {
             size: [

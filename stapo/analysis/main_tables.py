@@ -15,18 +15,9 @@ from rich.text import Text
 
 from stapo import paths
 from stapo.analysis.against_paper import Compared, compare
-from stapo.analysis.artefacts import Artefacts
-from stapo.analysis.cells import Cell, read_scores
+from stapo.analysis.artefacts import Artefacts, Cell, read_scores
 from stapo.analysis.comparison import AVERAGE, Comparison, Headline, MainTable, TableRow, main_table
-from stapo.analysis.table import (
-    METHOD,
-    SIZE,
-    Column,
-    Estimate,
-    markdown_grid,
-    template,
-    terminal_table,
-)
+from stapo.analysis.table import METHOD, SIZE, Column, markdown_grid, template, terminal_table
 from stapo.analysis.values import values_of
 from stapo.files import replace_file
 from stapo.records.scores import FAILURES
@@ -34,12 +25,9 @@ from stapo.study import Study
 from stapo.text import visible
 
 
-def _estimate(column: str) -> Callable[[TableRow], Estimate]:
-    def of(row: TableRow) -> Estimate:
-        cell = row.cells[column]
-        return Estimate(cell.value, cell.low, cell.high, column in row.best)
-
-    return of
+def _accuracy(heading: str, name: str) -> Column[TableRow]:
+    """Return the column of a benchmark, or of the average."""
+    return Column(heading, lambda row: row.cells[name], best=lambda row: name in row.best)
 
 
 def _mean(heading: str, of: Callable[[Cell], float], form: str = ".2f") -> Column[TableRow]:
@@ -51,7 +39,7 @@ def accuracy(table: MainTable) -> list[Column[TableRow]]:
     """Return the columns of the main table."""
     headings = {name: f"{name} avg@{samples}" for name, samples in table.samples.items()}
     headings |= {AVERAGE: AVERAGE}
-    return [SIZE, METHOD, *(Column(text, _estimate(name)) for name, text in headings.items())]
+    return [SIZE, METHOD, *(_accuracy(text, name) for name, text in headings.items())]
 
 
 RESPONSES: list[Column[TableRow]] = [
@@ -87,7 +75,7 @@ AGAINST_PAPER: list[Column[Compared]] = [
 
 def headline_texts(table: MainTable) -> list[str]:
     """Return the headline of each target as one sentence."""
-    return [_headline_text(table, target, found) for target, found in table.headlines.items()]
+    return [_headline_text(table, *one) for one in table.headlines.items()]
 
 
 def _headline_text(table: MainTable, target: str, found: Headline | None) -> str:

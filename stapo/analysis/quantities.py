@@ -12,7 +12,7 @@ from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.comparison import AVERAGE, accuracies, over_strongest, shown_benchmarks
 from stapo.analysis.curves import accuracy_label, quantiles_of, values_of
 from stapo.analysis.evidence.estimates import Mask, relative, share
-from stapo.analysis.evidence.quadrants import masks
+from stapo.analysis.evidence.quadrants import quadrants
 from stapo.analysis.evidence.recorded import PERCENTILE, Recorded, percentile, recorded
 from stapo.analysis.table import with_interval
 from stapo.analysis.tables.stability import entropies
@@ -313,7 +313,7 @@ def spurious_gradient(
         _need_papers(artefacts.study, [size])
     for one in recorded(artefacts):
         if one.method == method and size in (None, one.size):
-            spurious, *_, high = masks(one)
+            spurious, *_, high = (quadrant.mask for quadrant in quadrants(one))
             if scope == "all":
                 low = one.numbers("entropy") < percentile(one.frame)
                 spurious, high = one.correct & one.rare & low, one.correct & ~one.rare & ~low

@@ -2,7 +2,6 @@
 
 import csv
 import io
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import isfinite, nan
@@ -22,9 +21,6 @@ Row = TypeVar("Row")
 TEMPLATES = Path(__file__).parent / "templates"
 DIGITS = ".8g"
 """Digits of a number in the CSV."""
-FORMULA = re.compile(r"[=+@\t\r-]")
-NUMBERS = re.compile(r"[-+=@\d.,e%\[\] ]*")
-"""A text of signs and digits alone, such as a number with its interval, is no harmful formula."""
 NARROW = 10
 """Characters of a column of text in the terminal, at least."""
 UNMEASURED = "\u2013"
@@ -32,45 +28,35 @@ UNMEASURED = "\u2013"
 
 
 @dataclass(frozen=True)
-class Estimate:
-    """A value with its 95 % interval; nan stands for what was not measured, also as a bound."""
-
-    value: float
-    low: float = nan
-    high: float = nan
-    best: bool = False
-
-
-@dataclass(frozen=True)
 class Column(Generic[Row]):
     """One column of a table in every format."""
 
     heading: str
-    value: Callable[[Row], str | float | Estimate]
+    value: Callable[[Row], str | float | Interval]
     form: str = ""
-    """Format specification of a number, as for the function `format`, and of an estimate with its bounds."""
+    """Format specification of a number, as for the function `format`, and of a value with its interval."""
     text: bool = False
     """Whether it contains text, which is left-aligned; numbers are right-aligned."""
+    best: Callable[[Row], bool] = lambda row: False
+    """Whether the value of a row is shown in bold."""
 
-    def shown(self, row: Row) -> str | Estimate:
+    def shown(self, row: Row) -> str | Interval:
         """Return the cell of a row."""
         value = self.value(row)
-        if isinstance(value, Estimate):
+        if isinstance(value, Interval):
             return value
         return UNMEASURED if value != value else format(value, self.form)
 
-    def number(self, estimate: Estimate) -> str:
-        """Return the value of an estimate, with two decimals if the column has no form."""
-        return (
-            format(estimate.value, self.form or ".2f") if isfinite(estimate.value) else UNMEASURED
-        )
+    def number(self, found: Interval) -> str:
+        """Return a value, with two decimals if the column has no form."""
+        return format(found.value, self.form or ".2f") if isfinite(found.value) else UNMEASURED
 
-    def bounds(self, estimate: Estimate) -> tuple[str, str] | None:
-        """Return the bounds of an estimate, if it has any; with one decimal if the column has no form."""
-        if not (isfinite(estimate.low) and isfinite(estimate.high)):
+    def bounds(self, found: Interval) -> tuple[str, str] | None:
+        """Return the ends of an interval, if it has any; with one decimal if the column has no form."""
+        if not (isfinite(found.low) and isfinite(found.high)):
             return None
         form = self.form or ".1f"
-        return format(estimate.low, form), format(estimate.high, form)
+        return format(found.low, form), format(found.high, form)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,9 +80,9 @@ def estimated(
 ) -> Column[Row]:
     """Return a column of values with intervals, in another unit such as 100 for percent."""
 
-    def scaled(row: Row) -> Estimate:
+    def scaled(row: Row) -> Interval:
         found = of(row)
-        return Estimate(unit * found.value, unit * found.low, unit * found.high)
+        return Interval(unit * found.value, unit * found.low, unit * found.high)
 
     return Column(heading, scaled, form)
 
@@ -148,29 +134,24 @@ def render(table: Table, suffix: str, title: str, made_by: str) -> str:
 def markdown_grid(found: Sequence[Column[Row]], rows: Iterable[Row]) -> str:
     """Return the lines of a table in Markdown."""
     lines = [[markdown(column.heading) for column in found]]
-    lines += [[_markdown_cell(column, column.shown(row)) for column in found] for row in rows]
+    lines += [[_markdown_cell(column, row) for column in found] for row in rows]
     head, *body = [f"| {' | '.join(line)} |" for line in lines]
     return "\n".join([head, f"|{'---|' * len(found)}", *body])
 
 
-def _markdown_cell(column: Column[Row], cell: str | Estimate) -> str:
-    if isinstance(cell, str):
+def _markdown_cell(column: Column[Row], row: Row) -> str:
+    if isinstance(cell := column.shown(row), str):
         return markdown(cell)
     number, bounds = column.number(cell), column.bounds(cell)
     interval = f"<br>[{', '.join(bounds)}]" if bounds else ""
-    return (f"**{number}**" if cell.best else number) + interval
+    return (f"**{number}**" if column.best(row) else number) + interval
 
 
-def csv_text(lines: Iterable[Iterable[str | float]]) -> str:
-    """Return lines of cells as CSV, in which no text is a formula of a spreadsheet."""
+def csv_text(lines: Iterable[Iterable[str | float | None]]) -> str:
+    """Return lines of cells as CSV; None is an empty cell."""
     stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerows([_no_formula(str(cell)) for cell in line] for line in lines)
+    csv.writer(stream, lineterminator="\n").writerows(lines)
     return stream.getvalue()
-
-
-def _no_formula(cell: str) -> str:
-    return f"'{cell}" if FORMULA.match(cell) and not NUMBERS.fullmatch(cell) else cell
 
 
 def _csv_lines(table: Table) -> Iterator[Sequence[str]]:
@@ -178,9 +159,9 @@ def _csv_lines(table: Table) -> Iterator[Sequence[str]]:
     found = []
     for column in table.columns:
         values = [column.value(row) for row in table.rows]
-        plain = [value.value if isinstance(value, Estimate) else value for value in values]
+        plain = [value.value if isinstance(value, Interval) else value for value in values]
         found.append([column.heading, *map(_plain, plain)])
-        if any(isinstance(value, Estimate) for value in values):
+        if any(isinstance(value, Interval) for value in values):
             for end in ("low", "high"):
                 ends = [_plain(getattr(value, end, nan)) for value in values]
                 found.append([f"{column.heading}, {end}", *ends])
@@ -215,7 +196,6 @@ def terminal_table(
 
 
 def _text(column: Column[Row], row: Row) -> Text:
-    cell = column.shown(row)
-    if isinstance(cell, str):
+    if isinstance(cell := column.shown(row), str):
         return Text(visible(cell))
-    return Text(f"{cell.value:.2f}", style="bold" if cell.best else "")
+    return Text(f"{cell.value:.2f}", style="bold" if column.best(row) else "")

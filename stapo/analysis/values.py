@@ -1,4 +1,4 @@
-"""Tidy data of all main tables and of every checkpoint: one row per value.
+"""Tidy data of all main tables and of every training: one row per value.
 
 Accuracies are in percent and their differences in points, as in the tables. Numbers are rounded to six
 decimals. Training quantities over steps are not repeated here:
@@ -14,19 +14,9 @@ import numpy as np
 
 from stapo import paths
 from stapo.analysis.artefacts import Artefacts
-from stapo.analysis.cells import VERDICT_COLUMNS, by_problem, read_tables
-from stapo.analysis.comparison import AVERAGE, BOOTSTRAP_SEED, MainTable, TableRow, main_table
+from stapo.analysis.comparison import AVERAGE, MainTable, TableRow, main_table, of_trainings
 from stapo.analysis.table import csv_text
-from stapo.evaluation.statistics import (
-    Array,
-    Difference,
-    Interval,
-    average_at_n,
-    bootstrap_means,
-    interval,
-    pass_at_k,
-    problem_counts,
-)
+from stapo.evaluation.statistics import Difference, Interval, pass_at_k
 from stapo.files import replace_file
 from stapo.study import Study
 
@@ -45,17 +35,10 @@ Value = dict[str, Any]
 def write_values(study: Study, root: Path = Path()) -> Path:
     """Write the values of a finished study."""
     path = root / paths.VALUES.format(study=study.name)
-    rows = [map(_written, one.values()) for one in values_of(Artefacts(study, root))]
+    rows = [one.values() for one in values_of(Artefacts(study, root))]
     with replace_file(path) as stream:
         stream.write(csv_text([COLUMNS, *rows]))
     return path
-
-
-def _written(cell: str | float | None) -> str:
-    """Return a cell of the CSV, empty where there is none."""
-    if isinstance(cell, float):
-        return f"{cell:.{DECIMALS}f}".rstrip("0").rstrip(".")
-    return "" if cell is None else str(cell)
 
 
 def values_of(artefacts: Artefacts) -> list[Value]:
@@ -63,8 +46,8 @@ def values_of(artefacts: Artefacts) -> list[Value]:
     study = artefacts.study
     found: list[Value] = []
     for decoding in study.run.decodings:
-        found += _values_of(main_table(study, decoding, artefacts.scores(decoding)))
-        found += _checkpoints(artefacts, decoding)
+        table = main_table(study, decoding, artefacts.scores(decoding))
+        found += [*_values_of(table), *_trainings(artefacts, table)]
     return [*map(_complete, found)]
 
 
@@ -117,11 +100,6 @@ def of_rows(table: MainTable) -> Iterator[tuple[TableRow, Value]]:
             yield one(name, f"avg@{samples} by the rules", 100 * cell.mean("correct"))
             both = 100 * cell.mean("correct_with_verifier")
             yield one(name, f"avg@{samples} with the verifier", both)
-            rows = cell.rows
-            flips = rows["correct_with_verifier"] & ~rows["correct"]
-            yield one(name, "flips", int(flips.sum()))
-            yield one(name, "judged", int((rows["verifier"] != "not_asked").sum()))
-            yield one(name, "cut", int(rows["verifier_cut"].sum()))
         yield one(AVERAGE, "avg@N by the rules", _mean(row, "correct"))
         yield one(AVERAGE, "avg@N with the verifier", _mean(row, "correct_with_verifier"))
 
@@ -155,31 +133,11 @@ def _headlines(table: MainTable) -> Iterator[Value]:
         yield of | {"reference": STRONGEST} | _numbers(found.mean)
 
 
-def _checkpoints(artefacts: Artefacts, decoding: str) -> Iterator[Value]:
-    """Yield the accuracy of every checkpoint on every benchmark that it answered, over resampled problems."""
-    study = artefacts.study
-    column = VERDICT_COLUMNS[study.evaluation.verdict]
-    tables, _ = read_tables(study, decoding, study.cells(decoding), artefacts.root)
-    counts: dict[str, Array] = {}
-    rng = np.random.default_rng(BOOTSTRAP_SEED)
-    for (checkpoint, benchmark), table in tables.items():
-        samples, run = study.benchmarks[benchmark].samples, checkpoint.run
-        correct = by_problem(table, samples, column)[None].astype(float)
-        problems = correct.shape[1]
-        if benchmark not in counts:
-            counts[benchmark] = problem_counts(problems, rng)
-        one_seed = np.zeros((len(counts[benchmark]), 1), dtype=np.int64)
-        drawn = bootstrap_means(correct, counts[benchmark], one_seed)
-        last = study.training.steps if checkpoint.step is None else checkpoint.step
-        yield {
-            "study": study.name,
-            "size": checkpoint.size,
-            "method": checkpoint.method or "base",
-            "seed": run.seed if run else None,
-            "step": last if run else 0,
-            "decoding": decoding,
-            "benchmark": benchmark,
-            "metric": f"avg@{samples}",
-            **_numbers(interval(average_at_n(correct), drawn), 100),
-            "n": problems,
-        }
+def _trainings(artefacts: Artefacts, table: MainTable) -> Iterator[Value]:
+    """Yield the accuracy of each training's last weights on every benchmark; intervals are over problems."""
+    study, decoding = artefacts.study, table.decoding
+    last = {"step": study.training.steps, "decoding": decoding}
+    for name, samples in table.samples.items():
+        about = {"study": study.name, "benchmark": name, "metric": f"avg@{samples}"}
+        for run, found in of_trainings(artefacts, decoding, [name]).items():
+            yield about | run._asdict() | last | _numbers(found) | {"n": table.problems[name]}

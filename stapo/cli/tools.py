@@ -228,28 +228,24 @@ def show(study: StudyFile, as_json: JsonOption = False) -> None:
 
 @app.command()
 def compare(
-    results: Annotated[
-        list[Path], typer.Argument(help="Results folders of studies, or files of verdicts")
+    first: Annotated[
+        Path, typer.Argument(help="File of verdicts, such as a score file of a study")
     ],
-    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON")] = False,
+    second: Annotated[Path, typer.Argument(help="Another one")],
+    as_json: JsonOption = False,
 ) -> None:
-    """Compare finished studies, or verdicts of any tool, with the first one: accuracies and differences.
+    """Compare verdicts of any tool with those of the first file: accuracies and differences.
 
-    Differences are paired by problem where the problems are the same. A file of verdicts is JSON lines or
-    Parquet with the columns problem, correct and, if there are several, sample, benchmark and seed.
-
-    Example: stapo compare results/smoke elsewhere/results/smoke
+    Differences are paired by problem. A file is JSON lines or Parquet with the columns problem, correct and,
+    if there are several, sample, benchmark and seed.
 
     Example: stapo compare mine.jsonl theirs.parquet
     """
-    from stapo.publication.compare import compare as compared
-    from stapo.publication.compare import print_comparison
+    from stapo.analysis.compare import compare as compared
+    from stapo.analysis.compare import print_comparison
 
-    found = compared(results)
-    if as_json:
-        typer.echo(json.dumps([asdict(one) for one in found], indent=1, default=str))
-    for one in [] if as_json else found:
-        print_comparison(one, console())
+    found = compared(first, second)
+    tell(as_json, lambda: asdict(found), lambda: print_comparison(found, console()))
 
 
 @app.command()

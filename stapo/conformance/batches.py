@@ -73,7 +73,7 @@ def fixtures(method: str) -> list[Fixture]:
     """
     if method not in CONFORMANCE_METHODS:
         known = ", ".join(CONFORMANCE_METHODS)
-        raise ValueError(f"method: expected one of {known}, found {method}")
+        raise ValueError(f"--method: expected {known}, found {method}")
     record = json.loads(FIXTURES.read_text())
     return [
         Fixture(

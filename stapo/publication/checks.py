@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from stapo import paths
-from stapo.analysis.cells import StaleScoreError, read_tables
+from stapo.analysis.artefacts import StaleScoreError, read_tables
 from stapo.evaluation.grading import Grade, grade_all
 from stapo.evaluation.scores import (
     Judgement,
@@ -90,14 +90,6 @@ def is_earlier(record: dict[str, Any], job: Job) -> bool:
         return canonical(of) == canonical(whole)
 
     return record["fingerprint"] != job.fingerprint and is_part(record["config"], job.config)
-
-
-def earlier(results: Results) -> list[TrainingRun]:
-    """Return the trainings of an earlier version of the code."""
-    jobs = jobs_of(results.study)
-    return [
-        run for run, record in results.runs.items() if is_earlier(record, jobs.one("train", run))
-    ]
 
 
 def command_faults(study: Study, run: TrainingRun, attempt: dict[str, Any], last: bool) -> Errors:
@@ -366,9 +358,5 @@ def drawn_errors(results: Results) -> Errors:
             for stage, own in jobs.items():
                 stages()[stage].run(of, own, Resources())
         for path in outputs:
-            if not _is_same(results.root / path, again / path):
+            if (results.root / path).read_bytes() != (again / path).read_bytes():
                 yield f"{path}: does not follow from scores, responses and records"
-
-
-def _is_same(stated: Path, found: Path) -> bool:
-    return stated.read_bytes() == found.read_bytes()

@@ -16,8 +16,6 @@ from typing import Any
 
 from stapo import paths
 from stapo.files import (
-    AGAIN,
-    DamagedFileError,
     fingerprint,
     read_json,
     read_jsonl,
@@ -40,10 +38,6 @@ SUFFIXES = (".jsonl", ".json", ".jinja", ".parquet", WEIGHTS)
 """Of what other methods, steps and benchmarks leave: nothing that a program would run or a reader believe."""
 RECORDED = (f"/{paths.METRICS_FILE}", f"/{paths.TOKENS_FILE}")
 """Ends of the paths of what a training records."""
-RUN_FIELDS = {
-    "base", "outputs", "config", "fingerprint", "prompts", "seconds", "gpu_seconds", "joules",
-}  # fmt: skip
-"""What is read of a training's provenance."""
 FILE_BYTES = 64 * 2**20
 """Maximum size of a file without a specific limit; the largest is the report with its figures."""
 LINES_BYTES = 2**28
@@ -155,17 +149,8 @@ def named_by(run: TrainingRun, record: Mapping[str, Any]) -> dict[str, str]:
 
 
 def read_run(study: Study, root: Path, run: TrainingRun) -> dict[str, Any]:
-    """Return what a training left of itself.
-
-    Raises:
-        DamagedFileError: it is truncated or corrupt, or says too little.
-        OSError: it cannot be read.
-    """
-    path = root / paths.RUN_PROVENANCE.format(study=study.name, **run.wildcards)
-    found = read_json(path)
-    if missing := RUN_FIELDS - found.keys():
-        raise DamagedFileError(f"{path}: no {', '.join(sorted(missing))}; {AGAIN}")
-    return found
+    """Return what a training left of itself."""
+    return read_json(root / paths.RUN_PROVENANCE.format(study=study.name, **run.wildcards))
 
 
 def _sources(study: Study, root: Path) -> dict[str, Any]:
@@ -226,9 +211,7 @@ class Results:
     @cached_property
     def runs(self) -> dict[TrainingRun, dict[str, Any]]:
         """Content of the `provenance.json` of each training."""
-        return {
-            run: read_json(self.folder / f"runs/{run}/provenance.json") for run in self.study.runs()
-        }
+        return {run: read_run(self.study, self.root, run) for run in self.study.runs()}
 
     def metrics(self, run: TrainingRun) -> list[dict[str, Any]]:
         """Return the metrics records of a training."""

@@ -61,7 +61,7 @@ def response_errors(results: Results) -> Iterator[str]:
                 problems = results.responses(checkpoint, decoding, benchmark)
                 if any(name in engine for name in GPUS for engine in engines_of(problems)):
                     continue
-                found = distances(model, problems, how, study.evaluation.seed, study.end_tokens)
+                found = distances(model, problems, how, study.evaluation.seed)
                 # Not `distance > CLOSE`, since weights with NaN give distances that are NaN.
                 count = sum(not distance <= CLOSE for distance in found)
                 all_of_them = sum(len(problem.responses) for problem in problems)
@@ -78,6 +78,8 @@ def is_drawn_again(results: Results, checkpoint: Checkpoint) -> bool:
     study, model = results.study, results.study.models[checkpoint.size]
     if not isinstance(model, TinyModel) or study.evaluation.backend != "hf":
         return False
+    if {*study.end_tokens} & IDS.keys():
+        return False  # The texts do not contain which end token was drawn.
     responses = sum(
         study.benchmarks[name].samples * study.problems(name)
         for decoding in study.run.decodings
@@ -121,22 +123,17 @@ def _ids(text: str) -> list[int]:
 
 
 def distances(
-    model: Any,
-    problems: Sequence[AnsweredProblem],
-    decoding: Decoding,
-    salt: int,
-    end_tokens: Sequence[str] = (),
+    model: Any, problems: Sequence[AnsweredProblem], decoding: Decoding, salt: int
 ) -> list[float]:
     """Return the maximum distance of a token's score from the largest score, for each response.
 
     Responses with tokens that their texts do not show, such as padding, are left out. `salt` is the seed of
     the evaluation.
     """
-    ends = sorted({END} | {IDS[token] for token in end_tokens if token in IDS})
     samples = [sample for problem in problems for sample in _samples(problem, salt)]
     samples.sort(key=lambda sample: len(sample.prompt + sample.response))
     return [
-        _distance(scores, sample, decoding, ends)
+        _distance(scores, sample, decoding)
         for start in range(0, len(samples), ROWS)
         for scores, sample in _passed(model, samples[start : start + ROWS])
     ]
@@ -166,12 +163,10 @@ def _passed(model: Any, samples: Sequence[Sample]) -> Iterator[tuple[Tensor, Sam
         yield logits[row, first : first + len(sample.response)], sample
 
 
-def _distance(logits: Tensor, sample: Sample, decoding: Decoding, ends: Sequence[int]) -> float:
+def _distance(logits: Tensor, sample: Sample, decoding: Decoding) -> float:
     """Return the largest distance of a token's score from the largest score of its position."""
     wide, narrow = (_sampled(logits, sample, decoding, by) for by in (NUCLEUS, -NUCLEUS))
     own = wide.gather(1, torch.tensor(sample.response, dtype=torch.long).unsqueeze(1)).squeeze(1)
-    if sample.response[-1:] == [END]:
-        own[-1] = wide[-1, ends].max()  # The text does not contain which end token was drawn.
     return float((narrow.max(dim=1).values - own).clamp(min=0.0).max())
 
 

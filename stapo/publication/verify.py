@@ -23,8 +23,8 @@ from stapo.provenance import SUMS, file_sha256
 from stapo.publication.checks import (
     Errors,
     drawn_errors,
-    earlier,
     input_errors,
+    is_earlier,
     origin_errors,
     record_errors,
     score_errors,
@@ -227,9 +227,11 @@ def _notes(results: Results) -> Errors:
 
 
 def _of_earlier_versions(results: Results) -> Errors:
-    if old := earlier(results):
+    of = jobs_of(results.study)
+    runs = results.runs
+    if old := sum(is_earlier(record, of.one("train", run)) for run, record in runs.items()):
         yield (
-            f"{len(old)} of {len(results.runs)} trainings are of an earlier version, which had the same "
+            f"{old} of {len(runs)} trainings are of an earlier version, which had the same "
             "settings but for some that it did not know"
         )
     if unknown := unknown_exhibits(results):

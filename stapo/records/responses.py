@@ -19,9 +19,6 @@ from stapo.files import (
 )
 from stapo.records.reading import record_of
 
-VERSION = 1
-"""Version of the fields below; it is not in the files. A new version also increases `RECIPES["generate"]`."""
-
 Key = tuple[int, int]
 """Indices of problem and sample."""
 

@@ -20,9 +20,6 @@ Opinion = Literal["accepted", "rejected", "invalid"]
 OPINIONS: tuple[Opinion, ...] = get_args(Opinion)
 VerifierVerdict = Literal[Opinion, "not_asked"]
 
-VERSION = 1
-"""Version of the fields below; it is not in the files. A new version also increases `RECIPES["score"]`."""
-
 
 @dataclass(frozen=True)
 class ScoreRow:

@@ -5,9 +5,6 @@ from dataclasses import dataclass, field, fields
 from math import nan
 from typing import Any
 
-VERSION = 1
-"""Version of the fields below; it is not in the files. A new version also increases `RECIPES["train"]`."""
-
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.8, 0.95)
 """Levels of `entropy_quantiles`."""
 

@@ -86,8 +86,7 @@ def place(finished: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(path / BASE, path / "workflows" / "weights" / "mine")
     for name in ("smoke", "first"):
         (studies / f"{name}.yaml").write_text(yaml.safe_dump(finished.study, sort_keys=False))
-    for copy in ("results/first", "elsewhere/results/smoke"):
-        shutil.copytree(path / "results" / "smoke", path / copy)
+    shutil.copytree(path / "results" / "smoke", path / "results" / "first")
     # The trainer that the page on other trainers asks the reader for: ours.
     (path / "my_package").mkdir()
     (path / "my_package" / "my_module.py").write_text(

@@ -21,15 +21,14 @@ takes the place of a bootstrap over prompts: it needs no random numbers and give
 With several trainings (seeds), an interval is about the method: trainings are independent, and the variance
 is that of their contributions, S / (S - 1) sum (z - mean z)^2, where z is the sum of a whole training.
 
-Intervals of shares are those of Clopper and Pearson at the effective sample size p (1
-- p) / variance (Korn and Graubard), because a normal interval of a rare class contains negative shares. If
-  no token of a class was recorded, the upper end is -ln(0.025) w tokens, where w is the largest weight of
-  the whole: with more, one would have been recorded with a probability of 97.5 %. Other
-  intervals have Student's t with one degree of freedom less than prompts with such tokens (or trainings):
-  around the logarithm of means and ratios of values that are not negative, whose distributions are skewed,
-  symmetric otherwise. With only one such prompt there is no interval, and its ends are nan. In simulations
-  with 48 prompts, 91 to 99 % of the intervals hold the truth; the lower end is that of means of gradient
-  norms.
+Intervals of shares are those of Clopper and Pearson at the effective sample size p (1 - p) / variance (Korn
+and Graubard), because a normal interval of a rare class contains negative shares. If no token of a class was
+recorded, the upper end is -ln(0.025) w tokens, where w is the largest weight of the whole: with more, one
+would have been recorded with a probability of 97.5 %. Other intervals have Student's t with one degree of
+freedom less than prompts with such tokens (or trainings): around the logarithm of means and ratios of values
+that are not negative, whose distributions are skewed, symmetric otherwise. With only one such prompt there is
+no interval, and its ends are nan. In simulations with 48 prompts, 91 to 99 % of the intervals hold the truth;
+the lower end is that of means of gradient norms.
 """
 
 from collections.abc import Sequence
@@ -49,14 +48,6 @@ Mask = NDArray[np.bool_]
 TAIL = (1 - LEVEL) / 2
 UNSEEN = -log(TAIL)
 """Tokens per weight that a class without a recorded token has at most."""
-
-
-@dataclass(frozen=True)
-class Estimate(Interval):
-    """An estimate with its 95 % interval; nan where there is none."""
-
-    records: int
-    """Number of recorded tokens that it is about."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +116,7 @@ def _spread(sums: Array, group: Indices, size: int) -> float:
     return fsum(parts.tolist())
 
 
-def share(sample: Sample, part: Mask, whole: Mask) -> Estimate:
+def share(sample: Sample, part: Mask, whole: Mask) -> Interval:
     """Return the share of a class in another that contains it.
 
     Args:
@@ -134,15 +125,15 @@ def share(sample: Sample, part: Mask, whole: Mask) -> Estimate:
         whole: (n,) tokens of the class that contains it.
     """
     if not (size := total(sample, whole)):
-        return Estimate(nan, nan, nan, 0)
-    value, records = total(sample, part) / size, int(part.sum())
+        return Interval(nan, nan, nan)
+    value = total(sample, part) / size
     spread = variance(sample, (part - value * whole) / size)
     if spread > 0 and 0 < value < 1:
         low, high = _clopper_pearson(value, spread, sample.trainings)
-        return Estimate(value, min(low, value), max(high, value), records)
+        return Interval(value, min(low, value), max(high, value))
     unit = UNSEEN * float(sample.weight[whole].max(initial=1.0)) / size
     low = max(value - unit, 0.0) if value == 1 else value
-    return Estimate(value, low, min(value + unit, 1.0) if value == 0 else value, records)
+    return Interval(value, low, min(value + unit, 1.0) if value == 0 else value)
 
 
 def _clopper_pearson(value: float, spread: float, trainings: int) -> tuple[float, float]:
@@ -157,43 +148,43 @@ def _clopper_pearson(value: float, spread: float, trainings: int) -> tuple[float
     return float(low), float(high)
 
 
-def mean(sample: Sample, y: Array, of: Mask) -> Estimate:
+def mean(sample: Sample, y: Array, of: Mask) -> Interval:
     """Return the mean of y over the tokens of a class."""
     return ratio(sample, np.where(of, y, 0.0), of.astype(float))
 
 
-def ratio(sample: Sample, y: Array, x: Array) -> Estimate:
+def ratio(sample: Sample, y: Array, x: Array) -> Interval:
     """Return the weighted sum of y divided by that of x, which is not negative."""
     size, about = total(sample, x), (y != 0) | (x != 0)
     if not size:
-        return Estimate(nan, nan, nan, int(about.sum()))
+        return Interval(nan, nan, nan)
     value = total(sample, y) / size
     skewed = value > 0 and bool((y >= 0).all())
     return _with_t(sample, value, (y - value * x) / size, [about], skewed)
 
 
-def relative(sample: Sample, y: Array, of: Mask, against: Mask) -> Estimate:
+def relative(sample: Sample, y: Array, of: Mask, against: Mask) -> Interval:
     """Return by how many percent the mean of y in a class exceeds that in another."""
     sizes = [total(sample, one) for one in (of, against)]
     if not all(sizes):
-        return Estimate(nan, nan, nan, int(of.sum()))
+        return Interval(nan, nan, nan)
     ours, theirs = (
         total(sample, np.where(one, y, 0.0)) / size
         for one, size in zip((of, against), sizes, strict=True)
     )
     if not theirs:
-        return Estimate(nan, nan, nan, int(of.sum()))
+        return Interval(nan, nan, nan)
     first = of * (y - ours) / (sizes[0] * theirs)
     second = against * (y - theirs) * ours / (sizes[1] * theirs**2)
     skewed = ours > 0 and bool((y >= 0).all())
     found = _with_t(sample, ours / theirs, first - second, [of, against], skewed)
     low, value, high = (100 * (one - 1) for one in (found.low, found.value, found.high))
-    return Estimate(value, low, high, int(of.sum()))
+    return Interval(value, low, high)
 
 
 def _with_t(
     sample: Sample, value: float, contributions: Array, classes: Sequence[Mask], skewed: bool
-) -> Estimate:
+) -> Interval:
     """Return an estimate about some classes of tokens, with the interval of Student's t.
 
     Args:
@@ -203,14 +194,13 @@ def _with_t(
         classes: classes of tokens that it is about.
         skewed: whether the interval is that of its logarithm.
     """
-    records = int(np.logical_or.reduce(classes).sum())
     units = sample.prompt if sample.trainings == 1 else sample.training
     freedom = min(len(np.unique(units[one])) for one in classes) - 1
     if freedom < 1:
-        return Estimate(value, nan, nan, records)
+        return Interval(value, nan, nan)
     margin = float(stdtrit(freedom, 1 - TAIL)) * sqrt(variance(sample, contributions))
     if skewed:
         # Beyond 700, exp is infinite: an interval without an end.
         factor = exp(min(margin / value, 700.0))
-        return Estimate(value, value / factor, value * factor, records)
-    return Estimate(value, value - margin, value + margin, records)
+        return Interval(value, value / factor, value * factor)
+    return Interval(value, value - margin, value + margin)

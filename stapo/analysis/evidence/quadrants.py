@@ -23,9 +23,10 @@ from math import nan
 
 import numpy as np
 
-from stapo.analysis.evidence.estimates import Estimate, Mask, mean, ratio, relative, share
+from stapo.analysis.evidence.estimates import Mask, mean, ratio, relative, share
 from stapo.analysis.evidence.recorded import Recorded
 from stapo.analysis.interventions import predicted_change
+from stapo.evaluation.statistics import Interval
 from stapo.reference import confidence, paper
 
 NAMES = (
@@ -66,25 +67,25 @@ class Quadrant:
         return found
 
     @cached_property
-    def share(self) -> Estimate:
+    def share(self) -> Interval:
         """Share in the tokens with the same sign of A."""
         return share(self.of.sample, self.mask, self.whole)
 
     @cached_property
-    def norm(self) -> Estimate:
+    def norm(self) -> Interval:
         """Mean norm of the gradient."""
         return mean(self.of.sample, self.of.known_norm, self.mask & self.of.measured)
 
     @cached_property
-    def against(self) -> Estimate:
+    def against(self) -> Interval:
         """Percent by which the norm exceeds that of high probability and entropy; nan for this one."""
         if self.name == NAMES[-1]:
-            return Estimate(nan, nan, nan, 0)
+            return Interval(nan, nan, nan)
         other, known = replace(self, rare=False, sure=False), self.of.measured
         return relative(self.of.sample, self.of.known_norm, self.mask & known, other.mask & known)
 
     @cached_property
-    def gradient_share(self) -> Estimate:
+    def gradient_share(self) -> Interval:
         """Share in the sum of squared norms; its interval ends at 1, and none is without a record."""
         squares = np.where(self.whole, self.of.known_norm**2, 0.0)
         found = ratio(self.of.sample, np.where(self.mask, squares, 0.0), squares)
@@ -93,7 +94,7 @@ class Quadrant:
         return replace(found, high=min(found.high, 1.0))
 
     @cached_property
-    def entropy_change(self) -> Estimate:
+    def entropy_change(self) -> Interval:
         """Mean of the predicted entropy change."""
         of = self.of
         logps = np.log(np.maximum(of.numbers("probability"), np.finfo(float).tiny))
@@ -109,11 +110,6 @@ def quadrants(one: Recorded, signs: Sequence[str] = ("> 0",)) -> list[Quadrant]:
         for rare in (True, False)
         for sure in (True, False)
     ]
-
-
-def masks(one: Recorded) -> list[Mask]:
-    """Return the tokens of each quadrant with A > 0, in the order of `NAMES`."""
-    return [quadrant.mask for quadrant in quadrants(one)]
 
 
 def paper_note() -> str:

@@ -41,8 +41,6 @@ class Recorded:
     """Title of the method."""
     s2t: Mapping[str, float | str]
     """Arguments with which S2T silences tokens, or would silence them, as they were recorded."""
-    is_studys: bool
-    """Whether they are this study's."""
     frame: pd.DataFrame
     """The records, with the column `seed`, the training seed."""
     sample: Sample
@@ -155,7 +153,6 @@ def recorded(artefacts: Artefacts) -> tuple[Recorded, ...]:
                     method=name,
                     title=method.title,
                     s2t=s2t,
-                    is_studys=s2t == s2t_arguments(method),
                     frame=pd.concat(frames, ignore_index=True),
                     sample=sample_of(frames, prompts),
                     tau_h=np.concatenate([_thresholds(frame) for frame in frames]),
@@ -201,9 +198,6 @@ def thresholds(found: Iterable[Recorded]) -> str:
     for one in found:
         text = f"tau_p {one.s2t['tau_p']:g}, q {one.s2t['quantile']:g} of "
         text += "the candidates" if one.s2t["scope"] == "candidates" else "all tokens"
-        text += (
-            "" if one.is_studys else ", not those of this study, which did not make these trainings"
-        )
         titles.setdefault(text, []).append(one.title)
     if len(titles) == 1:
         return f"S2T: {next(iter(titles))}."

@@ -82,7 +82,8 @@ def _of_methods(study: Study) -> Iterator[Setting]:
             ours, about = getattr(study.training_of(name), one["setting"]), one.get("elsewhere", "")
             title = study.title(name)
             yield Setting(one["setting"], title, ours, one["value"], one["confidence"], about)
-    for key in [*OF_METHODS, *_arguments(study)]:
+    arguments = (key for name in study.run.methods for key in study.method(name).arguments)
+    for key in dict.fromkeys((*OF_METHODS, *arguments)):
         for name in study.run.methods:
             method, stated = study.method(name), known["methods"].get(study.origin_of(name), {})
             if key not in OF_METHODS and key not in method.arguments:
@@ -91,13 +92,6 @@ def _of_methods(study: Study) -> Iterator[Setting]:
             letter = "L" if key in stated.get("inferred", ()) else stated.get("confidence", "")
             about = known["elsewhere"].get(key, "")
             yield Setting(key, method.title, ours, stated.get(key), letter * (key in stated), about)
-
-
-def _arguments(study: Study) -> list[str]:
-    """Return the names of the arguments of the token selections."""
-    return [
-        *dict.fromkeys(key for name in study.run.methods for key in study.method(name).arguments)
-    ]
 
 
 def _of_evaluations(study: Study) -> Iterator[Setting]:

@@ -3,10 +3,11 @@
 from typing import NamedTuple
 
 from stapo.analysis.artefacts import Artefacts
-from stapo.analysis.evidence.estimates import Estimate, Mask, share
+from stapo.analysis.evidence.estimates import Mask, share
 from stapo.analysis.evidence.quadrants import quadrants
 from stapo.analysis.evidence.recorded import Recorded, notes_of, recorded
 from stapo.analysis.table import METHOD, SIZE, Column, Table, estimated
+from stapo.evaluation.statistics import Interval
 from stapo.exhibits import Exhibit
 from stapo.models.marked import DETOUR, MARKS, SLIP
 
@@ -35,11 +36,11 @@ class Row(NamedTuple):
         """Title of the method."""
         return self.of.title
 
-    def share_of(self, *marks: str) -> Estimate:
+    def share_of(self, *marks: str) -> Interval:
         """Return the share of some marks among these tokens."""
         return share(self.of.sample, self.mask & marked(self.of, *marks), self.mask)
 
-    def found(self) -> Estimate:
+    def found(self) -> Interval:
         """Return the share of the wrong tokens of the whole that are among these: the recall."""
         wrong = self.whole & marked(self.of, *WRONG)
         return share(self.of.sample, wrong & self.mask, wrong)

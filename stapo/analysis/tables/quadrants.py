@@ -15,7 +15,7 @@ COLUMNS: list[Column[Quadrant]] = [
     METHOD,
     Column("Advantage", lambda row: row.advantage, text=True),
     Column("Quadrant", lambda row: row.name, text=True),
-    Column("Recorded", lambda row: row.share.records, ",d"),
+    Column("Recorded", lambda row: int(row.mask.sum()), ",d"),
     estimated("Density [%]", lambda row: row.share, unit=100),
     estimated("Mean gradient norm", lambda row: row.norm),
     estimated("Against high/high [%]", lambda row: row.against, "+.1f"),

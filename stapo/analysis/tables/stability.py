@@ -1,6 +1,6 @@
 """Stability of trainings as numbers, by the definitions of docs/stability.md."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import ceil, isfinite, nan
 from typing import NamedTuple
@@ -77,12 +77,6 @@ def entropies(artefacts: Artefacts, size: str, method: str) -> list[EntropyNumbe
     ]
 
 
-def spread_of_seeds(found: Sequence[EntropyNumbers]) -> Interval:
-    """Return the spread of the entropy in percent, over the trainings of a method."""
-    ratio = ratio_of_seeds([one.spread for one in found])
-    return Interval(*(100 * value for value in (ratio.value, ratio.low, ratio.high)))
-
-
 class StabilityRow(NamedTuple):
     """A method at a size: numbers of its trainings, by seed."""
 
@@ -112,7 +106,7 @@ COLUMNS: list[Column[StabilityRow]] = [
     METHOD,
     Column("Training seeds", lambda row: len(row.entropy)),
     estimated("Entropy after warm-up [nats]", _level, ".3f"),
-    estimated("Spread of entropy [%]", lambda row: spread_of_seeds(row.entropy), ".1f"),
+    estimated("Spread of entropy [%]", lambda row: _of_seeds(row, "spread"), ".1f", 100),
     estimated("Lowest entropy [ratio]", lambda row: _of_seeds(row, "lowest"), ".2f"),
     estimated("Highest entropy [ratio]", lambda row: _of_seeds(row, "highest"), ".2f"),
     Column("Collapsed", lambda row: _beyond((one.lowest for one in row.entropy), COLLAPSE)),

@@ -1,4 +1,4 @@
-// The report's page: sortable tables and figures.
+// The report's page: its figures.
 // Texts come from models and are not trusted: they only ever become text nodes, never HTML.
 "use strict";
 (() => {
@@ -8,39 +8,6 @@
     return made;
   };
   const data = (id) => JSON.parse(document.getElementById(id).textContent);
-  const dark = matchMedia("(prefers-color-scheme: dark)");
-
-  // ---- Tables ---------------------------------------------------------------------------------
-
-  const valueOf = (cell) => {
-    const text = cell.dataset.value ?? cell.textContent.trim();
-    const plain = text.replace(/,/g, "").replace("\u2212", "-");
-    // Neither a date nor a name such as 20-Entropy.
-    return /^[+-]?\d+(\.\d+)?(e[+-]?\d+)?(?![\w.-])/.test(plain) ? parseFloat(plain) : text;
-  };
-  const compare = (a, b) =>
-    typeof a === "number" && typeof b === "number"
-      ? a - b
-      : String(a).localeCompare(String(b), "en", { numeric: true });
-
-  function makeSortable(table) {
-    const heads = [...table.tHead.rows[0].cells];
-    heads.forEach((head, column) => {
-      const button = element("button", { type: "button" }, ...head.childNodes);
-      head.append(button);
-      button.addEventListener("click", () => {
-        const down = head.getAttribute("aria-sort") === "ascending";
-        heads.forEach((other) => other.removeAttribute("aria-sort"));
-        head.setAttribute("aria-sort", down ? "descending" : "ascending");
-        const body = table.tBodies[0];
-        const rows = [...body.rows].map((row) => [valueOf(row.cells[column]), row]);
-        rows.sort(([a], [b]) => (down ? compare(b, a) : compare(a, b)));
-        body.append(...rows.map(([, row]) => row));
-      });
-    });
-  }
-
-  // ---- Figures --------------------------------------------------------------------------------
 
   const MOST_CHARACTERS = 20_000, NARROWEST = 300, WIDEST = 460;
   // The interpreter of expressions needs no `eval`, which the page's policy forbids.
@@ -145,6 +112,5 @@
     addEventListener("beforeprint", () => drawing.forEach((_, box) => drawn.has(box) || show(box)));
   }
 
-  document.querySelectorAll("table.sortable").forEach(makeSortable);
   makeFigures();
 })();

@@ -157,10 +157,8 @@ def test_a_study_of_its_own_says_what_it_does_not_measure(raw_study, tmp_path):
     }
     grid = evidence_table(finished(raw_study, tmp_path, TRUE, seeds=2, **change), "verdicts")
     rows = {row.claim.id: row for row in grid.rows if row.claim.method != "stapo-v2"}
-    assert rows["grpo-collapses"].reason == "Not measured: the study does not train GRPO."
     assert rows["justrl-explodes"].verdict == HOLDS
     assert "does not train GRPO and 20-Entropy" in rows["stapo-above-baselines-t1.0"].reason
-    assert "no method with another tau_p" in rows["insensitive-to-tau-p"].reason
     # Models that are not the paper's are not compared with its numbers.
     assert rows["gain-v5-1.7B"].reason == "Not measured: the model of 1.7B is not the paper's."
     assert any(note.startswith("1.7B: not a model of the paper") for note in grid.notes)

@@ -1,20 +1,15 @@
 """Any method against any, and any checkpoint: the statistics do not know which of them is STAPO."""
 
 import csv
-from itertools import combinations
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 from studies import outputs
 from synthetic import PROBLEMS, rewrite, tabulated, write_scores
 
 from stapo import paths
-from stapo.analysis.against_paper import compare
 from stapo.analysis.artefacts import Artefacts
-from stapo.analysis.main_tables import render
 from stapo.analysis.values import COLUMNS, STRONGEST, values_of, write_values
-from stapo.evaluation.statistics import holm
 from stapo.study import parse_study
 
 DECODING = "t1.0-p1.0"
@@ -97,27 +92,6 @@ def test_by_default_each_revision_of_stapo_is_compared_with_the_papers_baselines
     assert study.compared() == (["stapo", "stapo-v2"], ["grpo", "justrl"])
 
 
-def test_checkpoints_from_anywhere_are_all_compared_as_one_family(raw_study, tmp_path):
-    solved = {"one": 1, "two": 2, "three": 2}
-    raw_study["models"] |= dict.fromkeys(solved, raw_study["models"]["tiny"])
-    study = parsed(raw_study, ["grpo", "stapo"], sizes=[*solved])
-    study = study.model_copy(update={"run": study.run.model_copy(update={"methods": []})})
-    write_scores(tmp_path, study)
-    for name, most in solved.items():
-        answer(tmp_path, f"{name}/base", "chain-2", lambda p, most=most: most)
-        answer(tmp_path, f"{name}/base", "linear-equation", lambda p: 1)
-    table = tabulated(tmp_path, study)
-    pairs = [(later, earlier) for earlier, later in combinations(solved, 2)]
-    assert [(c.target, c.baseline) for c in table.comparisons] == pairs
-    # A quarter more of one of two benchmarks.
-    assert [c.difference.value for c in table.comparisons] == pytest.approx([0.125, 0.125, 0.0])
-    p_values = [c.difference.p_value for c in table.comparisons]
-    assert [c.adjusted_p for c in table.comparisons] == holm(p_values)
-    text = render(table, compare(study, table))
-    assert "two minus one +12.50 points" in text
-    assert "Relative gain" not in text
-
-
 # Tidy data
 
 
@@ -148,21 +122,3 @@ def test_values_have_both_p_values(study, finished):
     assert overall["value"] == pytest.approx(table.headlines["stapo"].mean.value, abs=1e-6)
     (at,) = chosen(rows, metric="relative gain of avg@N", size="tiny")
     assert at["value"] == pytest.approx(table.headlines["stapo"].gains["tiny"], abs=1e-6)
-
-
-def test_each_checkpoint_has_its_own_accuracy(raw_study, tmp_path):
-    steps = raw_study["training"]["steps"]
-    raw_study["training"]["evaluate_every"] = steps // 2
-    study = parsed(raw_study, ["grpo", "stapo"], benchmarks=["chain-2"], seeds=[0, 7])
-    write_scores(tmp_path, study)
-    rows = chosen(values_of(Artefacts(study, tmp_path)), metric="avg@4")
-    last = [chosen(rows, method="stapo", seed=seed, step=steps)[0] for seed in (0, 7)]
-    for seed, one in zip((0, 7), last, strict=True):
-        at = {"study": "demo", "checkpoint": f"tiny/stapo/seed{seed}", "benchmark": "chain-2"}
-        scores = pq.read_table(tmp_path / paths.SCORES.format(**at, decoding=DECODING))
-        assert one["value"] == pytest.approx(100 * np.mean(scores["correct"].to_pylist()))
-        assert one["low"] < one["value"] < one["high"]
-        assert len(chosen(rows, method="stapo", seed=seed, step=steps // 2)) == 1
-    assert chosen(rows, method="base", step=0)[0]["seed"] is None
-    (mean,) = chosen(rows, method="stapo", step=None)
-    assert mean["value"] == pytest.approx(np.mean([one["value"] for one in last]), abs=1e-5)

@@ -1,5 +1,7 @@
 """Figures hold the numbers of metrics and scores."""
 
+from pathlib import Path
+
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
@@ -8,15 +10,13 @@ from synthetic import write_score
 
 from stapo import paths
 from stapo.analysis.artefacts import Artefacts
-from stapo.analysis.cells import read_scores
-from stapo.analysis.charts import chart_of
-from stapo.analysis.comparison import accuracies, main_table, of_trainings
+from stapo.analysis.charts import chart_of, write_figure
 from stapo.analysis.curves import line_of, moving_mean, smoothed
 from stapo.exhibits import FIGURES, figure_names
-from stapo.files import read_jsonl, write_jsonl
+from stapo.files import DamagedFileError, read_jsonl
 from stapo.study import Checkpoint, merge, parse_study
 
-OF_METRICS = ["entropy", "reward", "silenced_fraction", "response_length", "gradient_norm"]
+OF_METRICS = ["entropy", "silenced_fraction"]
 
 
 def test_figures_are_announced_of_what_a_study_has(raw_study):
@@ -65,6 +65,28 @@ def test_of_several_seeds_there_is_the_mean_and_each_pale_behind_it():
     assert (len(x), x[0], x[-1]) == (168, 1, 1001)
 
 
+METRICS = "results/demo/runs/tiny/grpo/seed0/metrics.jsonl"
+
+
+@pytest.mark.parametrize(
+    ("damage", "cause"),
+    [
+        (Path.unlink, f"{METRICS}: missing; run snakemake"),
+        (lambda path: path.write_bytes(b""), f"{METRICS}: not the steps 1 to 96"),
+        (
+            lambda path: path.write_text(path.read_text().replace('"entropy": 1.0', '"x": 1', 1)),
+            f"{METRICS}: no number entropy in every step",
+        ),
+    ],
+)
+def test_damaged_metrics_are_one_line(study, finished, damage, cause):
+    damage(finished / METRICS)
+    with pytest.raises(DamagedFileError) as raised:
+        write_figure(study, "entropy", finished)
+    (line,) = str(raised.value).splitlines()
+    assert cause in line
+
+
 # Accuracy
 
 TESTS = ["chain-2", "chain-3"]
@@ -96,11 +118,6 @@ def artefacts(raw_study, tmp_path):
     for decoding in study.run.decodings:
         for checkpoint, benchmark in study.cells(decoding):
             write_score(tmp_path, study, checkpoint, benchmark, decoding)
-    for run in study.runs():
-        # Of the second half: the number of the method and the seed.
-        high = 1.0 + methods.index(run.method) + run.seed
-        records = [{"step": step, "entropy": 1.0 if step <= 20 else high} for step in range(1, 41)]
-        write_jsonl(tmp_path / paths.METRICS.format(study=study.name, **run.wildcards), records)
     return Artefacts(study, tmp_path)
 
 
@@ -126,23 +143,12 @@ def test_each_row_of_accuracies_has_the_steps_that_answer_all_of_its_benchmarks(
         assert [y for _, y in mean[title, None]] == pytest.approx(both, rel=1e-5)
 
 
-def test_accuracy_and_differences_are_those_of_the_main_table(artefacts):
-    study, decoding = artefacts.study, "t1.0-p1.0"
-    table = main_table(study, decoding, read_scores(study, decoding, artefacts.root))
-    found = accuracies(artefacts, decoding, tuple(TESTS))
-    for row in table.rows:
-        assert found.cells[row.size, row.method] == row.cells
-    single = of_trainings(artefacts, decoding, TESTS)
-    mean = np.mean([single["tiny", "stapo", seed].value for seed in (3, 5)])
-    assert mean == pytest.approx(found.cells["tiny", "stapo"]["Avg"].value)
-
-
 def test_the_ablation_has_a_line_per_family_with_the_values_of_the_argument(artefacts):
     study, found = artefacts.study, panels(chart_of(artefacts, "ablation"))
-    assert len(found) == 6
+    assert len(found) == 4
     for place, label, values, methods in (
         (0, "τ_p", [0.002, 0.02], ["stapo", "rare"]),
-        (3, "q, quantile of the entropies", [0.5, 0.75], ["half", "stapo"]),
+        (2, "q, quantile of the entropies", [0.5, 0.75], ["half", "stapo"]),
     ):
         panel, decoding = found[place], study.run.decodings[0]
         (line,) = panel.of("line")

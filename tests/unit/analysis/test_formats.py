@@ -4,14 +4,8 @@ import csv
 import io
 from math import nan
 
-from rich.console import Console
-from rich.text import Text
-
-from stapo import exhibits, paths
-from stapo.analysis.artefacts import Artefacts
-from stapo.analysis.table import Column, Estimate, Table, csv_text, render, terminal_table
-from stapo.analysis.tables import evidence_table, write_evidence
-from stapo.exhibits import table_names
+from stapo.analysis.table import Column, Table, render
+from stapo.evaluation.statistics import Interval
 
 TABLE = Table(
     columns=[
@@ -21,8 +15,8 @@ TABLE = Table(
         Column("Share [%]", lambda row: row[3]),
     ],
     rows=[
-        ("G_R|P", 12345, Estimate(-0.12345678901, -0.25, 0.5), 1.5),
-        ("A & B <b>", 3, Estimate(2.0), nan),
+        ("G_R|P", 12345, Interval(-0.12345678901, -0.25, 0.5), 1.5),
+        ("A & B <b>", 3, Interval(2.0, nan, nan), nan),
     ],
     caption="What is | seen.",
     notes=["p < 0.05"],
@@ -46,35 +40,3 @@ def test_the_csv_has_all_digits_bounds_and_nothing_where_nothing_was_measured():
     assert rows[0] == ["Method", "Count", "Norm", "Norm, low", "Norm, high", "Share [%]"]
     assert rows[1] == ["G_R|P", "12345", "-0.12345679", "-0.25", "0.5", "1.5"]
     assert rows[2] == ["A & B <b>", "3", "2", "", "", ""]
-
-
-def test_no_text_of_a_csv_is_a_formula_and_numbers_stay():
-    formulas = ["=cmd|' /C calc'!A0", "+x", "-x+1", "@sum(1)", "\tx", "=A1"]
-    numbers = ["-1.5", "+1.20 [-0.30, +2.10]", "1e-05", "a=b", "", "=", "-"]
-    (row,) = csv.reader(io.StringIO(csv_text([[*formulas, *numbers]])))
-    assert row == [*(f"'{text}" for text in formulas), *numbers]
-
-
-def test_no_number_is_cut_in_the_terminal():
-    columns = [Column("A long heading" * 2, lambda row: row[0], text=True)]
-    columns += [Column(f"benchmark-{i}", lambda row: row[1]) for i in range(9)]
-    rows = [("A title of words " * 3, Estimate(71.29)), ("x" * 60, Estimate(100.0))]
-    console = Console(file=io.StringIO(), width=40)
-    console.print(terminal_table(columns, [rows], Text("[red]")), crop=False)
-    text = console.file.getvalue()
-    assert (text.count("71.29"), text.count("100.00")) == (9, 9)
-    assert "[red]" in text
-
-
-def test_every_table_of_the_folder_is_declared_and_written(study, finished):
-    declared = exhibits.declared("tables")
-    assert declared == exhibits.TABLES
-    assert [one.order for one in declared.values()] == sorted(o.order for o in declared.values())
-    for name in table_names(study):
-        files = write_evidence(study, name, finished)
-        assert [str(path.relative_to(finished)) for path in files] == [
-            paths.TABLE.format(study="demo", table=name, suffix=suffix) for suffix in ("md", "csv")
-        ]
-        table = evidence_table(Artefacts(study, finished), name)
-        assert table.rows
-        assert len(list(csv.reader(files[1].open()))) == len(table.rows) + 1

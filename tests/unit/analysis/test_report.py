@@ -6,7 +6,7 @@ import json
 import re
 
 from stapo import paths
-from stapo.analysis.cells import read_scores
+from stapo.analysis.artefacts import read_scores
 from stapo.analysis.comparison import main_table
 from stapo.analysis.main_tables import headline_texts
 from stapo.analysis.report import json_block, render_report, write_report

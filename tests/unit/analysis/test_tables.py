@@ -3,7 +3,7 @@
 import io
 from dataclasses import replace
 
-import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
@@ -11,13 +11,15 @@ from studies import outputs
 from synthetic import rewrite, tabulated, write_score, write_scores
 
 from stapo import paths
-from stapo.analysis.cells import StaleScoreError
+from stapo.analysis.artefacts import StaleScoreError, read_scores
 from stapo.analysis.comparison import AVERAGE
 from stapo.analysis.main_tables import print_table, render, write_tables
 from stapo.analysis.values import of_rows
+from stapo.files import AGAIN
 from stapo.study import parse_study
 
 DECODING = "t1.0-p1.0"
+CELL = "results/demo/scores/tiny/base/t1.0-p1.0/chain-2.parquet"
 
 
 def file_of(root, checkpoint, benchmark):
@@ -31,38 +33,18 @@ def printed(table, width=200):
     return stream.getvalue()
 
 
-def test_values_are_the_means_of_the_files_and_the_best_is_bold(study, finished):
+def test_every_cell_has_an_interval_and_the_best_is_bold(study, finished):
     table = tabulated(finished, study)
     assert [row.method for row in table.rows] == ["base", *study.run.methods]
     for row in table.rows:
-        checkpoint = "tiny/base" if row.method == "base" else f"tiny/{row.method}/seed0"
-        means = []
-        for benchmark in study.run.benchmarks:
-            scores = pq.read_table(file_of(finished, checkpoint, benchmark))
-            means.append(100 * np.mean(scores["correct"].to_pylist()))
-            cell = row.cells[benchmark]
-            assert cell.value == pytest.approx(means[-1])
+        for cell in row.cells.values():  # Values: tests/pipeline/test_plain_numbers.py.
             assert cell.low < cell.value < cell.high
-        assert row.cells[AVERAGE].value == pytest.approx(np.mean(means))
     for column in (*study.run.benchmarks, AVERAGE):
         values = {row.method: round(row.cells[column].value, 2) for row in table.rows}
         bold = {row.method for row in table.rows if column in row.best}
         assert bold == {name for name, value in values.items() if value == max(values.values())}
     assert "**" in render(table, [])
     assert any("1 training seed" in note for note in table.notes)
-
-
-def test_answers_without_a_verdict_are_counted_by_cell_in_a_warning(study, finished):
-    assert not any(note.startswith("Warning") for note in tabulated(finished, study).notes)
-    failed = {(0, 0): "timeout", (0, 1): "timeout", (0, 2): "timeout", (1, 0): "crash"}
-    rewrite(
-        file_of(finished, "tiny/stapo/seed0", "chain-2"),
-        lambda row: {"verdict": failed.get((row["problem"], row["sample"]), row["verdict"])},
-    )
-    table = tabulated(finished, study)
-    (note,) = [note for note in table.notes if note.startswith("Warning")]
-    assert "tiny stapo chain-2 3 timeouts, 1 crashes of 80" in note
-    assert note in render(table, [])
 
 
 def test_all_that_is_missing_stale_or_mixed_is_refused_at_once(study, finished, tmp_path):
@@ -110,23 +92,38 @@ def test_both_verdicts_are_shown_whichever_counts(raw_study, tmp_path, counts):
     def judge(row):
         flip = row["problem"] < 3 and row["sample"] == 0
         right = row["correct"] and not flip
-        said = "not_asked" if right else "accepted" if flip else "rejected"
-        cut = flip and row["problem"] == 0
-        return {"correct": right, "correct_with_verifier": right or flip, "verifier": said,
-                "verifier_cut": cut}  # fmt: skip
+        return {"correct": right, "correct_with_verifier": right or flip}
 
     for path in tmp_path.rglob("*.parquet"):
         rewrite(path, judge)
     table = tabulated(tmp_path, study)
     lines = [*of_rows(table)]
     for row in table.rows:
-        for cell in row.responses.values():
-            right = round(cell.mean("correct") * 80)
-            assert cell.mean("correct_with_verifier") == pytest.approx((right + 3) / 80)
         own = {(one["benchmark"], one["metric"]): one["value"] for of, one in lines if of is row}
         names = {"rule": "avg@N by the rules", "verifier": "avg@N with the verifier"}
         rule, verifier = (own[AVERAGE, name] for name in names.values())
         assert verifier == pytest.approx(rule + 100 * 3 / 80)
         assert row.cells[AVERAGE].value == pytest.approx(own[AVERAGE, names[counts]])
-        judged = 80 - round(row.responses["chain-2"].mean("correct") * 80)
-        assert [own["chain-2", name] for name in ("flips", "judged", "cut")] == [3, judged, 1]
+
+
+@pytest.mark.parametrize(
+    ("damage", "cause"),
+    [
+        (lambda table: table.drop_columns(["verdict"]), "no column verdict"),
+        (lambda table: pa.concat_tables([table.slice(1), table.slice(1, 1)]), "not 4 samples of"),
+        (lambda table: table.slice(0, 0), "0 rows are no multiple"),
+        (
+            lambda table: table.filter(pa.compute.less(table["problem"], 19)),
+            "other checkpoints have 76",
+        ),
+    ],
+)
+def test_a_damaged_score_is_one_line_with_cause_and_remedy(study, finished, damage, cause):
+    pq.write_table(damage(pq.read_table(finished / CELL)), finished / CELL)
+    (finished / CELL.replace("chain-2", "linear-equation")).unlink()
+    with pytest.raises(StaleScoreError) as raised:
+        read_scores(study, "t1.0-p1.0", finished)
+    lines = str(raised.value).splitlines()
+    assert any(cause in line and line.endswith(AGAIN) for line in lines)
+    # Every file that is damaged, at once.
+    assert sum("missing; run snakemake" in line for line in lines) == 1

@@ -155,21 +155,16 @@ def test_the_fixtures_follow_from_independent_loops(method):
 
 def test_finding_and_reporting(tmp_path, monkeypatch):
     (tmp_path / "mine.py").write_text(
-        "def update(batch, layout, method): raise ValueError('[red]no')"
+        "def update(batch, layout, method): raise ValueError('[red]no')\nnumber = 3"
     )
     monkeypatch.chdir(tmp_path)
     found, method = find_trainer("mine:update")
-    assert method == "stapo"
     lines, holds = report(found, "mine:update", method)
-    assert lines[0] == "mine:update as stapo"
-    assert not holds
+    assert (lines[0], holds) == ("mine:update as stapo", False)
     assert lines[-1] == "conventions: ValueError: [red]no"
     lines, holds = report(trainer, "right", "stapo")
-    assert holds
-    assert lines[-1] == "divisor: kept tokens of the mini-batch"
-    (tmp_path / "torn.py").write_text("def update(")
-    (tmp_path / "number.py").write_text("update = 3")
-    for name in ("mine:other", "no_such_module:f", "torn:update", "number:update"):
+    assert (lines[-1], holds) == ("divisor: kept tokens of the mini-batch", True)
+    for name in ("mine:other", "no_such_module:f", "mine:number"):
         with pytest.raises(ValueError, match="--trainer"):
             find_trainer(name)
     with pytest.raises(ValueError, match="--method: expected grpo"):

@@ -1,4 +1,4 @@
-"""The recipes for other trainers: the kit judges the functions themselves, and their page says the same."""
+"""The kit judges the recipes for other trainers, whose page says the same, and the shipped trainers."""
 
 import copy
 import importlib.util
@@ -8,13 +8,15 @@ from types import ModuleType, SimpleNamespace
 import pytest
 import torch
 
-pytest.importorskip("trl", reason="TRL's recipe and a step of it are judged here")
+pytest.importorskip("trl", reason="TRL's trainer is judged here")
 
 from torch import Tensor
 from trl import GRPOTrainer
 
-from stapo.conformance import Layout, MiniBatch, Update, conventions, run_checks, trainers
-from stapo.methods import Method
+from stapo.conformance import Layout, MiniBatch, Update, conventions, report, run_checks, trainers
+from stapo.conformance.kit import find_trainer
+from stapo.conformance.trainers import TRAINERS
+from stapo.methods import CONFORMANCE_METHODS, Method
 from stapo.objective import at_resolution, silence_spurious
 from stapo.repository import ROOT
 
@@ -147,3 +149,26 @@ def test_the_readme_says_what_the_kit_reports(name):
 
 def test_every_recipe_is_judged():
     assert {path.name for path in RECIPES.glob("*.py")} == set(JUDGED)
+
+
+# The shipped trainers
+
+
+@pytest.mark.parametrize("method", CONFORMANCE_METHODS)
+def test_our_trainer_conforms(method):
+    assert [c for c in run_checks(TRAINERS["ours"][0], method) if not c.holds] == []
+    found = conventions(TRAINERS["ours"][0], method)
+    if method not in ("grpo", "justrl"):
+        assert found["threshold over"] == "the mini-batch"
+        assert found["probabilities and entropies of"] == "the behaviour policy"
+    mean = "kept tokens of each response, then the mean over responses"
+    assert found["divisor"] == (mean if method == "grpo" else "kept tokens of the mini-batch")
+
+
+def test_what_trl_does():
+    lines, holds = report(*find_trainer("trl-dapo")[:1], "trl-dapo", "justrl")
+    assert holds
+    assert "divisor: kept tokens of the mini-batch" in lines
+    with pytest.raises(ValueError, match=r"--trainer: expected ours, .*, found nothing"):
+        find_trainer("nothing")
+    assert conventions(TRAINERS["trl-dapo"][0], "stapo")["threshold over"] == "no selection"

@@ -74,16 +74,12 @@ RIGHT = replace(WRONG, answer="7", verdict="correct", correct=True, correct_with
         # A verifier that judges is asked about everything that the rules reject, and nothing else.
         (WRONG, {}, True, False),
         (WRONG, {"verifier": "rejected"}, True, True),
-        (WRONG, {"verifier": "invalid", "verifier_cut": True}, True, True),
         (WRONG, {"verifier": "accepted", "correct_with_verifier": True}, True, True),
         (WRONG, {"verifier": "accepted", "correct_with_verifier": True}, False, False),
         (RIGHT, {"verifier": "accepted"}, False, False),
-        (RIGHT, {"verifier_cut": True}, False, False),
         (RIGHT, {"correct_with_verifier": False}, False, False),
         # Its word decides.
         (WRONG, {"verifier": "accepted"}, True, False),
-        (WRONG, {"verifier": "rejected", "correct_with_verifier": True}, True, False),
-        (WRONG, {"verifier": "sure", "correct_with_verifier": True}, True, False),
         (WRONG, {"verifier": "sure"}, True, False),
     ],
 )

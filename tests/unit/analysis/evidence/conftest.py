@@ -28,13 +28,6 @@ def study(raw_study: dict[str, Any]) -> Study:
 
 
 @pytest.fixture
-def artefacts(study: Study, tmp_path: Path) -> Artefacts:
-    """Two methods, of which only a sample was recorded."""
-    write_study(tmp_path, study, slips=0.08)
-    return Artefacts(study, tmp_path)
-
-
-@pytest.fixture
 def complete(study: Study, tmp_path: Path) -> tuple[Artefacts, dict[str, pd.DataFrame]]:
     """Two methods, of which every token was recorded, and their tokens by method."""
     truth = write_study(tmp_path / "all", study, ALL, slips=0.08)
