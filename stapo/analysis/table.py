@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import isfinite, nan
@@ -21,6 +22,9 @@ Row = TypeVar("Row")
 TEMPLATES = Path(__file__).parent / "templates"
 DIGITS = ".8g"
 """Digits of a number in the CSV."""
+FORMULA = re.compile(r"[=+@\t\r-]")
+NUMBERS = re.compile(r"[-+=@\d.,e%\[\] ]*")
+"""A text of signs and digits alone, such as a number with its interval, is no harmful formula."""
 NARROW = 10
 """Characters of a column of text in the terminal, at least."""
 UNMEASURED = "\u2013"
@@ -148,10 +152,16 @@ def _markdown_cell(column: Column[Row], row: Row) -> str:
 
 
 def csv_text(lines: Iterable[Iterable[str | float | None]]) -> str:
-    """Return lines of cells as CSV; None is an empty cell."""
+    """Return lines of cells as CSV, in which no text is a formula of a spreadsheet; None is an empty cell."""
     stream = io.StringIO()
-    csv.writer(stream, lineterminator="\n").writerows(lines)
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerows(map(_no_formula, line) for line in lines)
     return stream.getvalue()
+
+
+def _no_formula(cell: str | float | None) -> str | float | None:
+    is_formula = isinstance(cell, str) and FORMULA.match(cell) and not NUMBERS.fullmatch(cell)
+    return f"'{cell}" if is_formula else cell
 
 
 def _csv_lines(table: Table) -> Iterator[Sequence[str]]:

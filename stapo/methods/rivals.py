@@ -120,6 +120,7 @@ RIVALS: dict[str, Method] = {
     "kl-cov": KL_COV,
     "kl-cov-authors": replace(
         KL_COV,
+        title="KL-Cov (its clip)",
         surrogate="unclipped",
         source="arXiv 2505.22617: no clip, share 0.002, coefficient 1",
     ),

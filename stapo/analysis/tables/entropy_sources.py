@@ -5,10 +5,11 @@ from typing import NamedTuple
 import numpy as np
 
 from stapo.analysis.artefacts import Artefacts
-from stapo.analysis.evidence.estimates import Estimate, Mask, ratio, share
+from stapo.analysis.evidence.estimates import Mask, ratio, share
 from stapo.analysis.evidence.recorded import Recorded, notes_of, recorded
 from stapo.analysis.interventions import predicted_change
 from stapo.analysis.table import METHOD, SIZE, Column, Table, estimated
+from stapo.evaluation.statistics import Interval
 from stapo.exhibits import Exhibit
 from stapo.study import Study
 
@@ -35,12 +36,12 @@ class Source(NamedTuple):
         return self.of.title
 
     @property
-    def share(self) -> Estimate:
+    def share(self) -> Interval:
         """Share in all tokens."""
         return share(self.of.sample, self.mask, np.ones_like(self.mask))
 
     @property
-    def change(self) -> Estimate:
+    def change(self) -> Interval:
         """Predicted change of the entropy by these tokens, per token of the mini-batch."""
         of = self.of
         logps = np.log(np.maximum(of.numbers("probability"), np.finfo(float).tiny))

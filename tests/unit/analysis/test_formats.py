@@ -4,7 +4,7 @@ import csv
 import io
 from math import nan
 
-from stapo.analysis.table import Column, Table, render
+from stapo.analysis.table import Column, Table, csv_text, render
 from stapo.evaluation.statistics import Interval
 
 TABLE = Table(
@@ -40,3 +40,10 @@ def test_the_csv_has_all_digits_bounds_and_nothing_where_nothing_was_measured():
     assert rows[0] == ["Method", "Count", "Norm", "Norm, low", "Norm, high", "Share [%]"]
     assert rows[1] == ["G_R|P", "12345", "-0.12345679", "-0.25", "0.5", "1.5"]
     assert rows[2] == ["A & B <b>", "3", "2", "", "", ""]
+
+
+def test_no_text_of_a_csv_is_a_formula_and_numbers_stay():
+    formulas = ["=cmd|' /C calc'!A0", "+x", "-x+1", "@sum(1)", "\tx", "=A1"]
+    numbers = ["-1.5", "+1.20 [-0.30, +2.10]", "1e-05", "a=b", "", "=", "-"]
+    (row,) = csv.reader(io.StringIO(csv_text([[*formulas, *numbers]])))
+    assert row == [*(f"'{text}" for text in formulas), *numbers]

@@ -5,6 +5,7 @@ from math import exp, isnan, log
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from stapo import paths
 from stapo.analysis.artefacts import Artefacts
