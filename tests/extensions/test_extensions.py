@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.pipeline]
 CHAIN = (ROOT / "benchmarks/tiny/chain-6.yaml").read_text()
 ADDED: dict[str, dict[str, tuple[str, str]]] = {
     "method": {
-        "stapo/methods.py": (
+        "stapo/methods/__init__.py": (
             "METHODS: dict[str, Method] = {\n",
             '    "tight": replace(\n        JUSTRL, title="Tight clips", clip_high=0.22, source="eq. 2",\n'
             "    ),\n",
@@ -56,6 +56,12 @@ ADDED: dict[str, dict[str, tuple[str, str]]] = {
             '    columns = [Column("Size", lambda row: row, text=True)]\n'
             "    rows = artefacts.study.run.sizes\n"
             '    return Table(columns=columns, rows=rows, caption="All sizes", notes=[])\n',
+        )
+    },
+    "command": {
+        "stapo/cli/tools.py": (
+            "def print_json(",
+            '@app.command()\ndef greet() -> None:\n    """Greet."""\n    typer.echo("hello")\n\n\n',
         )
     },
     "stage": {
@@ -158,9 +164,11 @@ def test_each_addition_takes_the_files_that_the_page_says_and_is_used(root: Path
     jobs = snakemake("-n", "--quiet", "rules")
     assert {*re.findall(r"^(census|overlap|train) +(\d)$", jobs, re.M)} == {("census", "1")}
 
+    assert run("-m", "stapo", "greet") == "hello\n"
+
     # The real figure and table, from synthetic results, and the real check.
     shutil.rmtree(results)
     shown = run("-c", REAL.format(study=str(study)))
     assert {"figures/kept.svg", "tables/sizes.csv"} <= set(re.findall(r"\w+/\w+\.\w+", shown))
     assert "<svg" in (results / "figures" / "kept.svg").read_text()
-    assert "rare.py:silence_rare; sha256: " in run("-m", "stapo", "check", str(study))
+    assert "rare.py:silence_rare; selection_sha256: " in run("-m", "stapo", "check", str(study))
