@@ -48,7 +48,7 @@ class FolderModel(_OwnTemplate):
 
 
 TinyWorld = Annotated[
-    Literal["tiny-arithmetic", "long-arithmetic", "wide-arithmetic", "marked-chains"],
+    Literal["tiny-arithmetic", "long-arithmetic", "marked-chains"],
     Field(
         description="The tiny world; in marked-chains, every token is known to be right or wrong"
     ),

@@ -23,9 +23,9 @@ from stapo.objective import (
     clipped_surrogate,
     kl_k3,
     spurious_candidates,
+    token_weights,
 )
-from stapo.objective.aggregation import token_weights
-from stapo.objective.quantiles import quantiles
+from stapo.objective.selection import quantiles
 from stapo.records.step import QUANTILES, StepRecord
 from stapo.study.files import SEED, load, named, own_code
 from stapo.training.minibatch import MiniBatch, micro_batches, micro_batches_by_rank
