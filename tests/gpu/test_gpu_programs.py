@@ -12,7 +12,6 @@ from stapo.repository import ROOT
 
 TABLES = {
     "attention": {"Forward and backward pass": 4},
-    "numerics": {"Chunked head, 64 tokens, 128 words": 3},
     "loop": {"A training of 6 steps, killed after 3": 1},
     "vllm": {"vLLM": 1},
 }
