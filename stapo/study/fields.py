@@ -59,13 +59,6 @@ def visible_lines(text: str) -> str:
     return text
 
 
-def raw_or_template(text: str) -> str:
-    """Return `raw`, or the text of a chat template; raise an error if it cannot be one."""
-    if text != "raw" and "{{" not in text:
-        raise ValueError("expected raw, or a file that ends in .jinja and contains a template")
-    return visible_lines(text)
-
-
 def in_list(value: Any) -> Any:
     """Return a single text as a list; other values unchanged."""
     return [value] if isinstance(value, str) else value

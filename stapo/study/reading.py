@@ -47,7 +47,6 @@ from stapo.study.loader import (
     close_name,
     field_problems,
     load_yaml,
-    read_text,
     shown,
     shown_path,
 )
@@ -55,7 +54,6 @@ from stapo.study.study import Study
 
 CODE: tuple[Place, ...] = (("methods", "*", "selection"), ("training", "reward"))
 """Settings that name a function in a file, `*` for any name."""
-TEMPLATE: Place = ("models", "*", "chat_template")
 RESOLVED = "work/{study}/studies/{fingerprint}.json"
 VARIABLE = "STAPO_STUDY"
 """Set for the jobs of a study: the file that they read it from."""
@@ -121,24 +119,12 @@ def _loaded(path: Path) -> Document:
 
 
 def _placed(document: Document, folder: Path) -> Document:
-    """Return a study file with absolute paths, and chat templates replaced by their text.
-
-    Raises:
-        StudyError: a chat template cannot be read.
-    """
+    """Return a study file with absolute paths."""
 
     def absolute(name: str) -> str:
         return os.path.abspath(folder / os.path.expanduser(name))
 
-    content = _with_paths(document.content, absolute)
-    for section, place in _matching(content, TEMPLATE):
-        name = section[place[-1]]
-        if isinstance(name, str) and name.endswith(".jinja"):
-            try:
-                section[place[-1]] = read_text(Path(absolute(name)))
-            except StudyError as error:
-                raise StudyError(document.errors([(place, error.errors[0])])) from error
-    return Document(content, document.lines)
+    return Document(_with_paths(document.content, absolute), document.lines)
 
 
 def _with_paths(raw: dict[str, Any], change: Callable[[str], str]) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, Discriminator, Field, StringConstraints, Tag
+from pydantic import Discriminator, Field, StringConstraints, Tag
 
 from stapo.study.fields import (
     SPLIT,
@@ -15,19 +15,15 @@ from stapo.study.fields import (
     Steps,
     Strict,
     off,
-    raw_or_template,
     unit,
 )
 
 
 class _OwnTemplate(Strict):
-    """A model whose chat template a study may replace."""
+    """A model whose chat template a study may switch off."""
 
-    chat_template: Annotated[str, AfterValidator(raw_or_template)] | None = off(
-        "Prompt in training and evaluation: raw (the question alone), or a .jinja file; "
-        "default: the tokenizer's chat template",
-        min_length=1,
-        max_length=20_000,
+    chat_template: Literal["raw"] | None = off(
+        "Prompt: raw, the question alone; default: by the tokenizer's chat template"
     )
 
 

@@ -24,7 +24,6 @@ name: mine
 models: {own: {path: weights}}
 run: {sizes: [own]}
 """
-TEMPLATE = "{% for m in messages %}<{{ m['content'] }}>{% endfor %}"
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +90,7 @@ def test_a_published_study_names_no_path(folder):
         parse_study({**published_content(study), "models": {"own": {"path": "weights"}}})
 
 
-OWN, JINJA = "path: weights", "path: weights, chat_template: t.jinja"
+OWN = "path: weights"
 CODE = '{"auto_map": {"AutoModel": "m.M"}}'
 WEIGHTS, TOKENIZER = "model.safetensors", ("tokenizer.json", "tokenizer_config.json")
 FAULTS: list[tuple[str, str, dict[str, str | None]]] = [
@@ -103,10 +102,6 @@ FAULTS: list[tuple[str, str, dict[str, str | None]]] = [
     (OWN, "needs its own Python code", {"config.json": CODE}),
     (OWN, "no tokenizer", dict.fromkeys(TOKENIZER)),
     (OWN, "no readable config.json", {"config.json": None}),
-    ("path: weights, chat_template: a.jinja", "own.chat_template: a.jinja: No such file", {}),
-    ("path: weights, chat_template: a", "expected raw, or a file that ends in .jinja", {}),
-    (JINJA, "chat_template leaves out the question", {"../t.jinja": "{{ 1 }}"}),
-    (JINJA, "fails: TemplateError: no", {"../t.jinja": "{{ raise_exception('no') }}"}),
 ]
 
 
@@ -120,16 +115,13 @@ def test_what_is_no_model_is_refused_with_its_reason(folder, settings, words, fi
     assert words in "\n".join(error.value.errors)
 
 
-@pytest.mark.parametrize(("setting", "shown"), [("raw", "chain:3+4?"), ("t.jinja", None)])
-def test_a_chat_template_of_the_studys_own(folder, setting, shown):
-    (folder / "t.jinja").write_text(TEMPLATE)
-    plain, study = read(folder), read(folder, f"path: weights, chat_template: {setting}")
+def test_a_chat_template_may_be_switched_off(folder):
+    plain, study = read(folder), read(folder, "path: weights, chat_template: raw")
     assert asked(study) != asked(plain)
+    (folder / "weights" / "chat_template.jinja").write_text("never read")
+    study = read(folder, "path: weights, chat_template: raw")
     again = parse_study(resolved_content(study))
     write_base(again.models["own"].model_dump(), folder / "base")
-    tokenizer = load_tokenizer(folder / "base")
     chat = [{"role": "user", "content": "chain:3+4?"}]
-    text = tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
-    assert text == (shown or "<chain:3+4?>")
-    (folder / "t.jinja").write_text(TEMPLATE + "!")
-    assert (asked(read_study(folder / "mine.yaml")) == asked(study)) == (setting == "raw")
+    tokenizer = load_tokenizer(folder / "base")
+    assert tokenizer.apply_chat_template(chat, tokenize=False) == "chain:3+4?"
