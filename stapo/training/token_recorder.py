@@ -283,7 +283,8 @@ class TokenRecorder:
         logits = logits * (getattr(config, "logit_scale", None) or 1.0)
         if cap := getattr(config, "final_logit_softcapping", None):
             logits = cap * torch.tanh(logits / cap)
-        return logits / self.trainer.args.temperature
+        scaled: Tensor = logits / self.trainer.args.temperature
+        return scaled
 
     def _of_current_policy(self, found: Tensor) -> dict[str, list[Any]]:
         """Return the columns of the current policy, and those of the gradient."""
