@@ -99,6 +99,7 @@ def run(
     gpus: Annotated[
         int | None, typer.Option(min=0, help="GPUs to lease; default: no lease")
     ] = None,
+    nodes: Annotated[int, typer.Option(min=1, help="Machines that share the GPUs; Slurm only")] = 1,
 ) -> None:
     """Run one stage of a study, or one job of it, whose inputs are there; Snakemake runs all in order.
 
@@ -106,7 +107,7 @@ def run(
     """
     from stapo import stages
 
-    stages.run(study_of(study), stage, job, stages.Resources(gpus))
+    stages.run(study_of(study), stage, job, stages.Resources(gpus, nodes))
 
 
 @app.command()

@@ -76,6 +76,7 @@ class Resources:
 
     gpus: int | None = None
     """GPUs to lease; None: all, without lease."""
+    nodes: int = 1
 
 
 @dataclass

@@ -118,16 +118,16 @@ def _is_finished(study: Study, job: Job, how: Resources) -> bool:
     if how.gpus is not None:
         from stapo.training.launch import launch_training
 
-        require_fit(study, how.gpus)
-        launch_training(sys.argv[1:], how.gpus)
+        require_fit(study, how.gpus, how.nodes)
+        launch_training(sys.argv[1:], how.gpus, how.nodes)
     return False
 
 
-def require_fit(study: Study, gpus: int) -> None:
+def require_fit(study: Study, gpus: int, nodes: int = 1) -> None:
     """Raise a `StudyError` if the GPUs cannot train as the study says."""
     from stapo.training.launch import training_errors
 
-    if errors := training_errors(study, gpus):
+    if errors := training_errors(study, gpus, nodes):
         raise StudyError(errors)
 
 

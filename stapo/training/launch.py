@@ -1,25 +1,34 @@
-"""Launching of a training: one process for each GPU that Snakemake gave it, on one machine."""
+"""Launching of a training: one process per GPU of the resources that Snakemake gave it.
+
+Several processes are started by `accelerate launch`, on one machine or, inside a Slurm job, on several.
+"""
 
 import os
 import signal
+import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import gcd
 
 from stapo.locks import take_gpus
 from stapo.repository import ROOT
-from stapo.study import Study
+from stapo.study import Study, StudyError
 
-CONFIGURATION = ROOT / "workflows" / "accelerate" / "gpu-8.yaml"
+CONFIGURATIONS = ROOT / "workflows" / "accelerate"
 LAUNCHED = "STAPO_LAUNCHED"
 """Environment variable of the processes of a training, which must not launch further ones."""
+RENDEZVOUS = "STAPO_RENDEZVOUS"
+"""Environment variable for several machines: host and port of the first machine's main process."""
 NOTICE = signal.SIGUSR1
 """Signal that tells a training to save and end after its step. `accelerate launch` sends others on, but kills
 its processes 30 seconds later; it does not know this one, which a scheduler sends to each process itself."""
+FIRST_PORT, PORTS = 20000, 20000
 
 
-def training_errors(study: Study, gpus: int) -> list[str]:
-    """Return why a training cannot run on `gpus` GPUs, one line per reason."""
+def training_errors(study: Study, gpus: int, nodes: int = 1) -> list[str]:
+    """Return why a training cannot run on `gpus` GPUs of `nodes` machines, one line per reason."""
+    if gpus % nodes:
+        return [f"--gpus {gpus}: not a multiple of --nodes {nodes}; request a multiple"]
     if gpus == 0:
         if study.training.rollouts == "transformers":
             return []
@@ -37,31 +46,70 @@ def training_errors(study: Study, gpus: int) -> list[str]:
     ]
 
 
-def launch_training(arguments: Sequence[str], gpus: int) -> None:
+def launch_training(arguments: Sequence[str], gpus: int, nodes: int) -> None:
     """Replace this process by the launcher of a training; return only if this process is to train.
 
     Args:
         arguments: arguments of `stapo`.
-        gpus: GPUs to lease; 0 for one process on the CPUs.
+        gpus: GPUs of the whole job; 0 for one process on the CPUs of each machine.
+        nodes: number of machines, with equally many GPUs each.
 
     Raises:
-        StudyError: there are fewer GPUs.
+        StudyError: fewer GPUs are available, or there are several machines but no Slurm job.
     """
     if LAUNCHED in os.environ:
         return
-    take_gpus(gpus)
-    if gpus == 0:
-        return
-    # A single process is started by exec, without a launcher: signals reach it, and it keeps the lease.
-    command = [sys.executable]
-    if gpus > 1:
-        command += ["-m", "accelerate.commands.accelerate_cli", "launch"]
-        command += ["--config_file", str(CONFIGURATION), "--num_processes", str(gpus)]
-        # 0 means any free port: two trainings on one machine must not use the same one.
-        command += ["--main_process_port", "0"]
-    command += ["-m", "stapo", *arguments]
-    os.environ[LAUNCHED] = "1"
+    if nodes > 1 and RENDEZVOUS not in os.environ:
+        command = srun_command(arguments, nodes, os.environ)
+        # Two jobs on a machine most likely get different ports.
+        port = FIRST_PORT + int(os.environ["SLURM_JOB_ID"]) % PORTS
+        os.environ[RENDEZVOUS] = f"{socket.gethostname()}:{port}"
+    else:
+        take_gpus(gpus // nodes)
+        if gpus == 0 and nodes == 1:
+            return
+        # A single process is started by exec, without a launcher: signals reach it, and it keeps the lease.
+        alone = [sys.executable, "-m", "stapo", *arguments]
+        several = gpus > 1 or nodes > 1
+        command = accelerate_command(arguments, gpus, nodes, os.environ) if several else alone
+        os.environ[LAUNCHED] = "1"
     # Also of the launcher, which would end of it; exec keeps this, and the training sets its own handler.
     signal.signal(NOTICE, signal.SIG_IGN)
     print("starting:", *command, flush=True)  # noqa: T201
     os.execvp(command[0], command)
+
+
+def srun_command(arguments: Sequence[str], nodes: int, environment: Mapping[str, str]) -> list[str]:
+    """Return the command that starts this program once on each machine of the Slurm job.
+
+    Raises:
+        StudyError: this is not a Slurm job. srun itself refuses a job with too few machines.
+    """
+    if "SLURM_JOB_ID" not in environment:
+        about = "not inside a Slurm job; use the profile slurm, or run accelerate launch"
+        raise StudyError([f"--nodes {nodes}: {about}"])
+    # If one machine fails, all are stopped: the others would wait for it until a timeout.
+    return [
+        *("srun", f"--nodes={nodes}", f"--ntasks={nodes}", "--ntasks-per-node=1"),
+        *("--kill-on-bad-exit=1", "--export=ALL", "--cpu-bind=none"),
+        *(sys.executable, "-m", "stapo", *arguments),
+    ]
+
+
+def accelerate_command(
+    arguments: Sequence[str], gpus: int, nodes: int, environment: Mapping[str, str]
+) -> list[str]:
+    """Return the command of `accelerate launch` on this machine, with the configuration for its resources."""
+    processes = gpus or nodes
+    name = "cpu-2" if gpus == 0 else "nodes" if nodes > 1 else "gpu-8"
+    command = [sys.executable, "-m", "accelerate.commands.accelerate_cli", "launch"]
+    command += ["--config_file", str(CONFIGURATIONS / f"{name}.yaml")]
+    command += ["--num_machines", str(nodes), "--num_processes", str(processes)]
+    if nodes == 1:
+        # 0 means any free port: two trainings on one machine must not use the same one.
+        command += ["--main_process_port", "0"]
+    else:
+        host, _, port = environment[RENDEZVOUS].rpartition(":")
+        command += ["--main_process_ip", host, "--main_process_port", port]
+        command += ["--machine_rank", environment["SLURM_NODEID"]]
+    return [*command, "-m", "stapo", *arguments]

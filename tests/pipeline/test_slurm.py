@@ -9,6 +9,7 @@ import shutil
 import socket
 import subprocess
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -56,19 +57,21 @@ SelectTypeParameters=CR_Core_Memory
 SchedulerParameters=batch_sched_delay=0,sched_interval=1
 ReturnToService=2
 MinJobAge=86400
-NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 Port={own} CPUs=2 RealMemory=2000000
+{nodes}
 PartitionName=loopback Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
+NODE = "NodeName=n{i} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=2 RealMemory=2000000"
 
 
 @contextmanager
-def slurm(path: Path) -> Iterator[dict[str, str]]:
-    """Yield the environment in which `sbatch` and other commands use a Slurm of one node, this machine.
+def slurm(path: Path, nodes: int = 1) -> Iterator[dict[str, str]]:
+    """Yield the environment in which `sbatch` and other commands use a Slurm on this machine only.
 
     At the end its jobs are cancelled and its daemons stopped, also after an error.
 
     Args:
         path: directory for state and logs, made here; short, because sockets lie in it.
+        nodes: virtual nodes n1, n2, ...; all of them are this machine.
     """
     root = _unpacked()
     path.mkdir(parents=True)
@@ -77,7 +80,7 @@ def slurm(path: Path) -> Iterator[dict[str, str]]:
     key.touch(mode=0o600)
     key.write_bytes(os.urandom(128))
     (plugins,) = root.glob("usr/lib/*/slurm-wlm")
-    (path / "slurm.conf").write_text(_configuration(path, plugins))
+    (path / "slurm.conf").write_text(_configuration(path, plugins, nodes))
     # Snakemake's jobs unset SLURM_CONF before they call srun.
     srun = path / "srun"
     srun.write_text(f'#!/bin/sh\nSLURM_CONF={path}/slurm.conf exec {root}/usr/bin/srun "$@"\n')
@@ -95,7 +98,8 @@ def slurm(path: Path) -> Iterator[dict[str, str]]:
         "munged": [*munged, f"--socket={path}/munge.socket"],
         "slurmctld": [f"{sbin}/slurmctld-wlm", "-D", "-i"],
     }
-    daemons["n1"] = [f"{sbin}/slurmd-wlm", "-D", "-d", f"{sbin}/slurmstepd-wlm", "-N", "n1"]
+    slurmd = [f"{sbin}/slurmd-wlm", "-D", "-d", f"{sbin}/slurmstepd-wlm", "-N"]
+    daemons |= {f"n{i}": [*slurmd, f"n{i}"] for i in range(1, nodes + 1)}
 
     def said(*command: str) -> str:
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
@@ -112,7 +116,7 @@ def slurm(path: Path) -> Iterator[dict[str, str]]:
             stack.callback(_stop, daemon)
             if name == "munged":
                 _wait(path, (path / "munge.socket").exists)
-        _wait(path, lambda: said("sinfo", "-hN", "-o%T").split() == ["idle"])
+        _wait(path, lambda: said("sinfo", "-hN", "-o%T").split() == ["idle"] * nodes)
         try:
             yield environment
         finally:
@@ -121,14 +125,15 @@ def slurm(path: Path) -> Iterator[dict[str, str]]:
             _wait(path, lambda: said("squeue", "-h") == "", STOP_SECONDS)
 
 
-def _configuration(path: Path, plugins: Path) -> str:
+def _configuration(path: Path, plugins: Path, nodes: int) -> str:
     host = socket.gethostname().split(".")[0]
-    with ExitStack() as stack:  # Both are free at once.
-        sockets = [stack.enter_context(socket.socket()) for _ in range(2)]
+    with ExitStack() as stack:  # All are free at once.
+        sockets = [stack.enter_context(socket.socket()) for _ in range(nodes + 1)]
         for one in sockets:
             one.bind(("127.0.0.1", 0))
-        port, own = (one.getsockname()[1] for one in sockets)
-    facts = {"path": path, "plugins": plugins, "port": port, "own": own}
+        port, *ports = (one.getsockname()[1] for one in sockets)
+    lines = [NODE.format(i=i, host=host, port=own) for i, own in enumerate(ports, start=1)]
+    facts = {"path": path, "plugins": plugins, "port": port, "nodes": "\n".join(lines)}
     return CONFIGURATION.format(host=host, user=USER, **facts)
 
 
@@ -241,3 +246,28 @@ def test_a_study_through_slurm_with_a_stopped_training_is_the_same(tmp_path, how
         assert "told to stop by SIGUSR1" in world.log.read_text()
     for path in of.published():
         assert (world.path / path).read_bytes() == (usual.path / path).read_bytes(), path
+
+
+def test_a_training_on_two_nodes_meets_over_srun(workspace, tmp_path):
+    try:
+        socket.gethostbyname(socket.gethostname())
+    except OSError:
+        pytest.skip("this machine does not find itself by its name, by which nodes meet")
+    workspace.study["run"] |= {"methods": ["justrl"], "seeds": [1]}
+    run, on_two = "runs/tiny/justrl/seed1", ("train:nodes=2", "train:tasks=2", "train:mpi=srun")
+    with (
+        slurm(tmp_path / "slurm", nodes=2) as environment,
+        running(workspace, environment, f"results/smoke/{run}/model", resources=on_two),
+    ):
+        pass
+    log = (workspace.path / f"logs/smoke/{run}/model.log").read_text()
+    told = workspace.log.read_text() + log
+    if "nothing to train" in log:
+        # On a busy machine, Slurm or Snakemake may take a finished job for a failed one; then this is the log
+        # of the next attempt, and the first one's is in what Snakemake says.
+        warnings.warn(f"a finished training was started again:\n{told}", stacklevel=1)
+    assert "starting: srun --nodes=2 --ntasks=2" in told, told
+    assert all(f"--machine_rank {rank}" in told for rank in (0, 1)), told
+    found = workspace.read(f"results/smoke/{run}/provenance.json")
+    assert [attempt["processes"] for attempt in found["attempts"]] == [2]
+    assert found["steps"] == 8

@@ -33,7 +33,7 @@ def test_every_profile_is_one(tmp_path, profile):
     # The last of two profiles counts.
     said = World(tmp_path, STATES).run("--workflow-profile", str(PROFILES / profile), "-n", "-p")
     gpus = {"smoke": 0, "workstation": 8, "slurm": 8}[profile]
-    assert f"--gpus {gpus} 2>&1 | tee -i logs/states/runs" in said
+    assert f"--gpus {gpus} --nodes 1 2>&1 | tee -i logs/states/runs" in said
 
 
 def test_check_and_snakemake_refuse_the_same_with_the_same_lines(tmp_path):

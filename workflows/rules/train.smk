@@ -15,13 +15,14 @@ rule train:
         log_of(paths.MODEL),
     resources:
         gpu=STUDY.gpus_of("train"),
+        nodes=1,
         slurm_extra=f"--signal={NOTICE.name[3:]}@{NOTICE_SECONDS}",
     params:
         made_by=made_by("train", "{size}/{method}/seed{seed}"),
     # tee -i: Ctrl-C is for the training, which saves and says so; without its reader it would die of that.
     shell:
         run("train", "{size}/{method}/seed{seed}")
-        + " --gpus {resources.gpu} 2>&1 | tee -i {log}"
+        + " --gpus {resources.gpu} --nodes {resources.nodes} 2>&1 | tee -i {log}"
 
 
 # Both inputs: git has a record without the rest of a training.

@@ -7,9 +7,20 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from stapo.repository import STUDIES
-from stapo.study import read_study
-from stapo.training.launch import CONFIGURATION, LAUNCHED, NOTICE, launch_training, training_errors
+from stapo.study import StudyError, read_study
+from stapo.training.launch import (
+    CONFIGURATIONS,
+    LAUNCHED,
+    NOTICE,
+    RENDEZVOUS,
+    accelerate_command,
+    launch_training,
+    srun_command,
+    training_errors,
+)
 
 HOLD = """
 import os, sys
@@ -47,6 +58,31 @@ def test_jobs_at_once_have_disjoint_devices_and_the_next_waits(tmp_path):
         process.wait()
 
 
+@pytest.mark.parametrize(
+    ("gpus", "nodes", "name", "processes"),
+    [(4, 1, "gpu-8", 4), (16, 2, "nodes", 16), (0, 2, "cpu-2", 2)],
+)
+def test_the_configuration_fits_the_resources(gpus, nodes, name, processes):
+    environment = {RENDEZVOUS: "node7:20017", "SLURM_NODEID": "1"}
+    command = accelerate_command(["train", "--size", "tiny"], gpus, nodes, environment)
+    options = dict(zip(command[4::2], command[5::2], strict=False))
+    assert Path(options["--config_file"]) == CONFIGURATIONS / f"{name}.yaml"
+    assert options["--num_processes"] == str(processes)
+    assert command[-5:] == ["-m", "stapo", "train", "--size", "tiny"]
+    if nodes > 1:
+        assert (options["--main_process_ip"], options["--machine_rank"]) == ("node7", "1")
+    else:
+        assert options["--main_process_port"] == "0"
+
+
+def test_several_machines_need_a_slurm_job():
+    with pytest.raises(StudyError, match="not inside a Slurm job"):
+        srun_command(["train"], 2, {})
+    command = srun_command(["train"], 2, {"SLURM_JOB_ID": "7"})
+    assert command[:3] == ["srun", "--nodes=2", "--ntasks=2"]
+    assert command[-4:] == [sys.executable, "-m", "stapo", "train"]
+
+
 def test_a_training_on_one_gpu_becomes_the_process_that_holds_it(monkeypatch, tmp_path):
     became: list[list[str]] = []
     monkeypatch.setattr(os, "execvp", lambda _, command: became.append(command))
@@ -54,21 +90,17 @@ def test_a_training_on_one_gpu_becomes_the_process_that_holds_it(monkeypatch, tm
     monkeypatch.setattr(os, "environ", {**os.environ, "CUDA_VISIBLE_DEVICES": " 3,3, 5"})
     os.environ.pop(LAUNCHED, None)
     before = signal.getsignal(NOTICE)
-    launch_training(["train", "--size", "tiny"], 1)
+    launch_training(["train", "--size", "tiny"], 1, 1)
     # What a process ignores, the program that replaces it ignores too.
     assert signal.signal(NOTICE, before) == signal.SIG_IGN
     assert became == [[sys.executable, "-m", "stapo", "train", "--size", "tiny"]]
     assert os.environ["CUDA_VISIBLE_DEVICES"] == "3"
-    os.environ.pop(LAUNCHED)
-    os.environ["CUDA_VISIBLE_DEVICES"] = "6,7"  # Not those of the lease above.
-    launch_training(["train"], 2)
-    assert became[1][4:8] == ["--config_file", str(CONFIGURATION), "--num_processes", "2"]
-    assert became[1][-3:] == ["-m", "stapo", "train"]
 
 
 def test_a_study_that_generates_with_vllm_is_not_started_without_gpus():
     paper, smoke = (read_study(STUDIES / f"{name}.yaml") for name in ("paper", "smoke"))
     assert training_errors(smoke, 0) == []
+    assert "--gpus 9: not a multiple of --nodes 2" in training_errors(paper, 9, 2)[0]
     (line,) = training_errors(paper, 0)
     assert "vllm-colocate needs GPUs" in line
     assert "workflows/profiles/workstation" in line
