@@ -58,8 +58,9 @@ mutants: setup ## run mutation tests of the objective and the update, at most MI
 	requirements/install_mutants.sh
 	PYTHONPATH=.cache/mutants nice -n 19 python tests/mutants.py
 
-gpu: setup ## measure on a GPU: numbers, attention and memory, the training loop, vLLM (9 minutes each)
-	@for name in numerics attention loop vllm; do \
+gpu: setup ## on a GPU: test log-probs and resuming, measure attention, memory and vLLM (9 minutes each)
+	$(RUN) pytest -q tests/unit/training/test_head.py tests/unit/training/test_kills.py
+	@for name in attention vllm; do \
 		PYTHONPATH=tests timeout 540 python -m gpu.$$name || echo "gpu.$$name ended early"; \
 	done; echo "pages, where there is a GPU: work/gpu/*.json"
 

@@ -8,8 +8,11 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Split
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
-from stapo.evaluation.verifier import PROMPT
+from stapo.files import write_json
+from stapo.paths import VERIFIER_TEMPLATE
+from stapo.study.schema import Verifier
 
+PROMPT = "Problem:\n{question}\nReference:\n{gold_answer}\nResponse:\n{llm_response}\nLetter:"
 CHARACTERS = sorted(
     {*PROMPT, *"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789\\{}[]%"}
 )
@@ -18,7 +21,7 @@ WIDTH = 32
 
 
 def build(path: Path, reply: str) -> Path:
-    """Write a model that replies with one letter to any prompt, and then ends."""
+    """Write a model that replies with one letter to any prompt, and then ends; its template is `PROMPT`."""
     words = ["<pad>", "<eos>", "<unk>", *CHARACTERS]
     backend = Tokenizer(WordLevel({word: i for i, word in enumerate(words)}, unk_token="<unk>"))
     backend.pre_tokenizer = Split("", behavior="isolated")
@@ -43,4 +46,5 @@ def build(path: Path, reply: str) -> Path:
         model.lm_head.weight[letter, 0] = 1.0
         model.lm_head.weight[end, 1] = 1.0
     model.save_pretrained(path)
+    write_json(path / VERIFIER_TEMPLATE, {**Verifier.template, "text": PROMPT})
     return path

@@ -325,8 +325,7 @@ def _verifier_notes(study: Study) -> list[str]:
     if verifier is None:
         return []
     counted = "count" if study.evaluation.verdict == "verifier" else "are not counted here, also"
-    own = verifier.template
-    words = "own words" if own == "own" else f"{own.name} of {own.github} at {own.revision[:8]}"
+    words = "{name} of {github} at {revision:.8}".format(**verifier.template)
     return [
         f"Answers that the rules reject {counted} where {verifier.hub} accepts them; prompt: {words}; of one "
         f"longer than {verifier.max_prompt_tokens} tokens it read the end of the response."

@@ -2,7 +2,7 @@
 
 It judges only responses that the rule-based grader rejects, at temperature 0, and only the reply "A" makes
 one correct: the verifier never turns a correct response into a wrong one. Both verdicts are kept. It reads
-the question without instruction, in the prompt template beside its weights or in that of this module.
+the question without instruction, in the prompt template of CompassVerifier beside its weights.
 
 Source: STAPO, evaluation protocol (CompassVerifier-3B).
 """
@@ -22,22 +22,6 @@ from stapo.study import StudyError
 from stapo.study.schema import EngineSettings, Verifier
 
 MEANING: dict[str, Opinion] = {"A": "accepted", "B": "rejected", "C": "invalid"}
-PROMPT = """\
-You check whether a candidate's final answer to a problem agrees with the reference answer.
-Do not solve the problem; the reference answer is right. Only the final answer counts, in whatever form it
-is written. Reply with one letter: A if it agrees, B if it does not, C if the response is cut off, repeats
-itself or has no final answer.
-
-Problem:
-{question}
-
-Reference answer:
-{gold_answer}
-
-Candidate's response:
-{llm_response}
-
-Letter:"""
 PLACE = "HERE"
 """Of the text in the chat template."""
 
@@ -59,7 +43,7 @@ def judge(
     if not questions:
         return []
     require_whole(model)
-    tokenizer, template = load_tokenizer(model), _template(model, settings)
+    tokenizer, template = load_tokenizer(model), _template(model)
     prompts = [
         _prompt(tokenizer, template, question, settings.max_prompt_tokens) for question in questions
     ]
@@ -82,15 +66,13 @@ def judge(
     ]
 
 
-def _template(model: Path, settings: Verifier) -> str:
-    if settings.template == "own":
-        return PROMPT
+def _template(model: Path) -> str:
     path = model / VERIFIER_TEMPLATE
     found = read_json(path) if path.exists() else {}
     text: str = found.pop("text", "")
-    if found != settings.template.model_dump():
+    if found != Verifier.template:
         remedy = f"remove {model} and run snakemake again"
-        raise StudyError([f"{path}: missing, or not the study's template; {remedy}"])
+        raise StudyError([f"{path}: missing, or another template; {remedy}"])
     return text
 
 

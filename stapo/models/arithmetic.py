@@ -1,7 +1,6 @@
 """Problems of the tiny models: chains and linear equations, with sloppy worked solutions. No torch here.
 
-`chain:6+9*3-4?` is evaluated strictly from left to right, modulo 10. With two digits at its start, as in
-`chain:16+9*3-4?`, a chain is one of the families `wide` and evaluated modulo 100.
+`chain:6+9*3-4?` is evaluated strictly from left to right, modulo 10.
 
 A solution is a few written steps, most of them after a connecting word, and a boxed answer. Connecting
 words are exploratory by construction: many fit, so each has a low probability at a high entropy. Slips
@@ -41,17 +40,15 @@ class Problem:
     """Writes a solution: takes a function that may falsify a result, returns steps and final value."""
 
 
-def _chain(operations: int, rng: Random, modulus: int = 10) -> Problem:
+def _chain(operations: int, rng: Random) -> Problem:
     digits = [rng.randrange(10) for _ in range(operations + 1)]
-    if modulus > 10:
-        digits[0] = rng.randrange(modulus // 10, modulus)
     signs = [rng.choice("+-*") for _ in range(operations)]
 
     def work(slip: Callable[[int], int]) -> tuple[list[str], int]:
         value, steps = digits[0], []
         for sign, digit in zip(signs, digits[1:], strict=True):
-            exact = {"+": value + digit, "-": value - digit, "*": value * digit}[sign] % modulus
-            result = slip(exact) % modulus
+            exact = {"+": value + digit, "-": value - digit, "*": value * digit}[sign] % 10
+            result = slip(exact) % 10
             steps.append(f"{value}{sign}{digit}={result}")
             value = result
         return steps, value
@@ -59,8 +56,7 @@ def _chain(operations: int, rng: Random, modulus: int = 10) -> Problem:
     question = f"chain:{digits[0]}" + "".join(
         f"{sign}{digit}" for sign, digit in zip(signs, digits[1:], strict=True)
     )
-    family = f"chain-{operations}" if modulus == 10 else f"wide-{operations}"
-    return Problem(family, question + "?", work(lambda value: value)[1], work)
+    return Problem(f"chain-{operations}", question + "?", work(lambda value: value)[1], work)
 
 
 def _linear_equation(rng: Random) -> Problem:
@@ -77,10 +73,6 @@ def _linear_equation(rng: Random) -> Problem:
 
 FAMILIES: dict[str, tuple[Callable[[Random], Problem], float]] = {
     **{f"chain-{operations}": (partial(_chain, operations), 0.08) for operations in range(2, 9)},
-    **{
-        f"wide-{operations}": (partial(_chain, operations, modulus=100), 0.08)
-        for operations in range(2, 7)
-    },
     "linear-equation": (_linear_equation, 0.12),
 }
 """Name to (problem maker, share of wrong steps in the supervised data)."""

@@ -7,7 +7,6 @@ import ast
 import shutil
 from hashlib import sha256
 from pathlib import Path
-from string import Formatter
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -18,26 +17,24 @@ from stapo.paths import VERIFIER_TEMPLATE
 from stapo.provenance import write_sums
 from stapo.study import StudyError
 from stapo.study.files import FILES, SOURCE, model_checksum, model_files
-from stapo.study.schema import Template
+from stapo.study.schema import Verifier
 from stapo.study.sources import FolderModel, HubModel, Model, TinyModel
 
 ADDRESS = "https://raw.githubusercontent.com"
-FIELDS = ("question", "gold_answer", "llm_response")
-"""Of a verifier's template."""
 SECONDS = 30.0
 
 
-def write_base(config: dict[str, Any], path: Path, template: Template | None = None) -> None:
+def write_base(config: dict[str, Any], path: Path, for_verifier: bool = False) -> None:
     """Write a base model and its tokenizer to a directory, atomically.
 
     Args:
         config: a value of `Study.models`: settings of a tiny model, `hub` and `revision`, or the absolute
             `path` of a folder and its `sha256`.
         path: the directory.
-        template: prompt template of a verifier; it is written beside the weights.
+        for_verifier: whether the prompt template of verifiers is written beside the weights.
 
     Raises:
-        StudyError: a folder changed.
+        StudyError: a folder changed, or the verifier's template cannot be downloaded.
     """
     model: HubModel | FolderModel | TinyModel = TypeAdapter(Model).validate_python(config)
     with replace_directory(path) as aside:
@@ -47,8 +44,8 @@ def write_base(config: dict[str, Any], path: Path, template: Template | None = N
             build_tiny(model, aside)
         else:
             _copy(model, aside)
-        if template:
-            about = {**template.model_dump(), "text": template_text(template)}
+        if for_verifier:
+            about = {**Verifier.template, "text": verifier_template()}
             write_json(aside / VERIFIER_TEMPLATE, about)
         write_sums(aside)
 
@@ -80,54 +77,41 @@ def _copy(model: FolderModel | HubModel, path: Path) -> None:
         raise StudyError([f"{model.path}: {about}"])
 
 
-def template_text(template: Template) -> str:
-    """Return the text of a template, from the cache or from GitHub.
+def verifier_template() -> str:
+    """Return the prompt template of verifiers, from the cache or from GitHub.
 
     Raises:
-        StudyError: it cannot be downloaded, its checksum differs from the study's, or it is no template.
+        StudyError: it cannot be downloaded, or its checksum differs.
     """
-    place = f"{template.github} at {template.revision[:8]}, {template.file}"
-    source = _source(template, place)
-    try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise StudyError([f"{place}: not Python ({error}); name another file"]) from error
-    assigned = [node for node in tree.body if isinstance(node, ast.Assign)]
-    named = [node for node in assigned if template.name in map(ast.unparse, node.targets)]
-    values = [node.value.value for node in named if isinstance(node.value, ast.Constant)]
-    texts = [value for value in values if isinstance(value, str)]
-    if len(texts) != 1:
-        raise StudyError([f"{place}: {len(texts)} strings named {template.name}, expected one"])
-    try:
-        # Each field by its name alone: an attribute of it would be more than its text.
-        fields = [field[1:] for field in Formatter().parse(texts[0]) if field[1] is not None]
-    except ValueError:
-        fields = []
-    if sorted(fields, key=str) != sorted(((name, "", None) for name in FIELDS), key=str):
-        names = ", ".join(FIELDS)
-        raise StudyError([f"{place}: {template.name} must have the fields {names}, each once"])
-    return texts[0]
+    named = Verifier.template["name"]
+    (text,) = (
+        ast.literal_eval(node.value)
+        for node in ast.parse(_source()).body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == named
+    )
+    assert isinstance(text, str)
+    return text
 
 
-def _source(template: Template, place: str) -> bytes:
+def _source() -> bytes:
     import httpx
     from huggingface_hub import constants
 
-    kept = Path(constants.HF_HOME) / "stapo" / f"{template.sha256}.py.txt"
-    if kept.is_file() and sha256(content := kept.read_bytes()).hexdigest() == template.sha256:
+    template = Verifier.template
+    expected, place = template["sha256"], "{github} at {revision:.8}, {file}".format(**template)
+    kept = Path(constants.HF_HOME) / "stapo" / f"{expected}.py.txt"
+    if kept.is_file() and sha256(content := kept.read_bytes()).hexdigest() == expected:
         return content
     try:
         if constants.HF_HUB_OFFLINE:
             raise FileNotFoundError("not in the cache, and offline mode is on")
-        address = f"{ADDRESS}/{template.github}/{template.revision}/{template.file}"
+        address = "{}/{github}/{revision}/{file}".format(ADDRESS, **template)
         content = from_hub(lambda: httpx.get(address, timeout=SECONDS).raise_for_status().content)
     except (OSError, RuntimeError, httpx.HTTPError) as error:
-        remedy = (
-            "run `stapo fetch` where there is a network, or set evaluation.verifier.template: own"
-        )
+        remedy = "run `stapo fetch` where there is a network"
         raise StudyError([f"{place}: cannot be downloaded ({error}); {remedy}"]) from error
-    if (found := sha256(content).hexdigest()) != template.sha256:
-        raise StudyError([f"{place}: SHA-256 is {found}, expected {template.sha256} (study)"])
+    if (found := sha256(content).hexdigest()) != expected:
+        raise StudyError([f"{place}: SHA-256 is {found}, expected {expected}; try again later"])
     with replace_file(kept, "wb") as stream:
         stream.write(content)
     return content

@@ -41,7 +41,6 @@ FAMILIES: dict[str, Callable[[Random], Problem | marked.Chain]] = {
 WORLDS = {
     "tiny-arithmetic": World(families=(*(f"chain-{n}" for n in range(2, 7)), "linear-equation")),
     "long-arithmetic": World(families=(*(f"chain-{n}" for n in range(4, 9)), "linear-equation")),
-    "wide-arithmetic": World(families=(*(f"wide-{n}" for n in range(2, 7)), "linear-equation")),
     "marked-chains": World(
         families=("marked-8", "marked-12"),
         vocabulary=marked.VOCABULARY,
@@ -60,19 +59,11 @@ Marks = Callable[[Sequence[int], Sequence[int]], list[str]]
 def marks_of(tokenizer: Any) -> Marks | None:
     """Return the marks of the world that a tokenizer belongs to, None if it has none."""
     for world in WORLDS.values():
-        ids = {token: number for number, token in enumerate(world.vocabulary)}
-        if world.marks is not None and tokenizer.get_vocab() == ids:
-            return partial(_marked, world.vocabulary, world.marks)
+        words, marks = world.vocabulary, world.marks
+        ids = {token: number for number, token in enumerate(words)}
+        if marks is not None and tokenizer.get_vocab() == ids:
+            return lambda *both: marks(*([words[one] for one in each] for each in both))
     return None
-
-
-def _marked(
-    words: Sequence[str],
-    marks: Callable[[Sequence[str], Sequence[str]], list[str]],
-    question: Sequence[int],
-    response: Sequence[int],
-) -> list[str]:
-    return marks([words[one] for one in question], [words[one] for one in response])
 
 
 def is_held_out(question: str) -> bool:

@@ -5,12 +5,8 @@ B sequences of an optimiser mini-batch (all ranks and micro-batches together), T
 """
 
 from stapo.objective.advantages import group_advantages
-from stapo.objective.aggregation import group_token_mean, sequence_mean, token_mean
-from stapo.objective.diagnostics import (
-    gradient_norm_bounds,
-    logit_gradient_norm_sq,
-    token_quadrants,
-)
+from stapo.objective.aggregation import token_mean, token_weights
+from stapo.objective.diagnostics import gradient_norm_bounds, logit_gradient_norm_sq
 from stapo.objective.selection import (
     ENTROPY_RESOLUTION,
     SELECTIONS,
@@ -33,12 +29,10 @@ __all__ = [
     "clipped_surrogate",
     "gradient_norm_bounds",
     "group_advantages",
-    "group_token_mean",
     "keep_all",
     "keep_high_entropy",
     "kl_k3",
     "logit_gradient_norm_sq",
-    "sequence_mean",
     "silence_candidates",
     "silence_high_entropy",
     "silence_random",
@@ -46,5 +40,5 @@ __all__ = [
     "spurious_candidates",
     "spurious_threshold",
     "token_mean",
-    "token_quadrants",
+    "token_weights",
 ]

@@ -33,10 +33,14 @@ def token_weights(
         length: tokens that the divisor of `constant_length` counts for each response.
 
     Returns:
-        (B, T) weights, 0 where `keep` is false.
+        (B, T) weights, 0 where `keep` is false. Values elsewhere may be inf or nan: remove them first.
 
     Raises:
         ValueError: shapes do not match, or B is not a multiple of `group_size`.
+
+    Source: sequence_mean: DeepSeekMath, eq. 3; a token mean within each micro-batch of one response, which
+    veRL may have used for STAPO, is the same. group_token_mean: STAPO, objective, read literally: the divisor
+    is inside the expectation over prompts.
     """
     check_shapes(keep=keep)
     if aggregation == "group_token_mean" and len(keep) % group_size:
@@ -57,34 +61,9 @@ def token_mean(values: Tensor, keep: Tensor) -> Tensor:
     Source: STAPO, objective: the divisor counts the tokens that are not silenced.
     """
     check_shapes(keep=keep, values=values)
-    return _weighted_sum(values, keep, "token_mean")
-
-
-def group_token_mean(values: Tensor, keep: Tensor, group_size: int) -> Tensor:
-    """Return the mean over groups of the mean over the kept tokens of each group, 0 if no group has one.
-
-    Source: STAPO, objective, read literally: the divisor is inside the expectation over prompts.
-    """
-    check_shapes(keep=keep, values=values)
-    return _weighted_sum(values, keep, "group_token_mean", group_size)
-
-
-def sequence_mean(values: Tensor, mask: Tensor) -> Tensor:
-    """Return the mean over responses of the mean over each response's tokens, 0 if no response has one.
-
-    Source: DeepSeekMath, eq. 3. A token mean over kept tokens within each micro-batch of one response, which
-    veRL may have used for STAPO, is the same.
-    """
-    check_shapes(mask=mask, values=values)
-    return _weighted_sum(values, mask, "sequence_mean")
-
-
-def _weighted_sum(
-    values: Tensor, keep: Tensor, aggregation: Aggregation, group_size: int = 1
-) -> Tensor:
     # Masked positions may contain inf or nan, so they are removed before the multiplication by 0.
     kept = torch.where(keep, values, 0.0)
     # At least single precision: in half precision, the weight of one of 10^8 tokens is 0.
     dtype = torch.promote_types(kept.dtype, torch.float32)
-    weights = token_weights(keep, aggregation, group_size, dtype)
+    weights = token_weights(keep, "token_mean", dtype=dtype)
     return (kept * weights).sum().to(kept.dtype)

@@ -1,4 +1,4 @@
-"""Diagnostics of tokens: the norm of their gradient at the logits, and their probability and entropy.
+"""The norm of a token's gradient at the logits, and its bounds from probability and entropy.
 
 B sequences, T response positions; entropies in nats. `weights` are ratio * A inside the trust region
 and 0 where clipped.
@@ -56,26 +56,3 @@ def gradient_norm_bounds(
     lower = squared * (1 - 2 * probabilities + torch.exp(-entropies))
     upper = squared * (2 - 2 * probabilities - curvature * entropies.square())
     return lower, upper
-
-
-def token_quadrants(
-    logps: Tensor, entropies: Tensor, mask: Tensor, tau_p: float, tau_h: float
-) -> Tensor:
-    """Return each token's quadrant of probability and entropy.
-
-    Args:
-        logps: (B, T) log-probabilities of the sampled tokens.
-        entropies: (B, T) entropies of the policy.
-        mask: (B, T) bool, true on response tokens.
-        tau_p: probability below which a token is of low probability, strict.
-        tau_h: entropy below which it is of low entropy, strict.
-
-    Returns:
-        (B, T) int64: 0 low p, low H; 1 low p, high H; 2 high p, low H; 3 high p, high H; -1 outside `mask`.
-
-    Source: STAPO, quadrant analysis.
-    """
-    check_shapes(mask=mask, logps=logps, entropies=entropies)
-    high_probability = (logps.double().exp() >= tau_p).long()
-    high_entropy = (entropies >= tau_h).long()
-    return torch.where(mask, 2 * high_probability + high_entropy, -1)

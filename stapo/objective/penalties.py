@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from stapo.objective.quantiles import quantiles
-from stapo.objective.selection import at_resolution, chosen, covariances
+from stapo.objective.selection import at_resolution, chosen, covariances, quantiles
 from stapo.objective.shapes import check_shapes
 from stapo.objective.surrogate import kl_k3
 

@@ -5,14 +5,13 @@ B sequences, T response positions; entropies in nats. Every function returns the
 be gathered before the call.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import ceil
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from stapo.objective.quantiles import quantiles
 from stapo.objective.shapes import check_shapes
 
 Scope = Literal["candidates", "all"]
@@ -38,6 +37,20 @@ def at_resolution(entropies: Tensor, resolution: float = ENTROPY_RESOLUTION) -> 
         resolution: a power of two, so that the multiples are exact.
     """
     return (entropies.double() / resolution).round() * resolution
+
+
+def quantiles(values: Tensor, levels: Sequence[float]) -> Tensor:
+    """Return quantiles in double precision, like torch.quantile but without its limit of 2^24 values.
+
+    Args:
+        values: (n,) values, n at least 1.
+        levels: levels of the quantiles, in [0, 1].
+    """
+    ordered = values.double().sort().values
+    position = torch.tensor(levels, dtype=torch.double, device=values.device) * (len(ordered) - 1)
+    low = position.long()
+    high = (low + 1).clamp(max=len(ordered) - 1)
+    return torch.lerp(ordered[low], ordered[high], position - low)
 
 
 def spurious_candidates(logps: Tensor, advantages: Tensor, mask: Tensor, tau_p: float) -> Tensor:
@@ -233,14 +246,18 @@ def silence_candidates(
     return mask & ~spurious_candidates(logps, advantages, mask, tau_p)
 
 
-def keep_high_entropy(entropies: Tensor, mask: Tensor, fraction: float = 0.2) -> Tensor:
+def keep_high_entropy(
+    logps: Tensor, entropies: Tensor, advantages: Tensor, mask: Tensor, fraction: float = 0.2
+) -> Tensor:
     """Return the k = ceil(fraction * n) of the n response tokens with the highest entropy.
 
     Exactly k tokens are kept. Of tokens with the lowest entropy that is kept, the first of every response
     comes first, then the second of every response, and so on: ties fall evenly over the responses.
 
     Args:
+        logps: (B, T), not used, like the advantages.
         entropies: (B, T) entropies of the policy.
+        advantages: (B,).
         mask: (B, T) bool, true on response tokens.
         fraction: share of the tokens to keep, in (0, 1].
 
@@ -249,7 +266,7 @@ def keep_high_entropy(entropies: Tensor, mask: Tensor, fraction: float = 0.2) ->
 
     Source: 20-Entropy (arXiv 2506.01939); the order of ties is our choice.
     """
-    check_shapes(mask=mask, entropies=entropies)
+    check_shapes(mask=mask, logps=logps, entropies=entropies, advantages=advantages)
     count = int(mask.sum())
     # 0.55 * 100 is 55.00000000000001 in floating point, which must not add a token.
     kept = min(count, ceil(round(fraction * count, 9)))
@@ -272,13 +289,6 @@ def keep_all(logps: Tensor, entropies: Tensor, advantages: Tensor, mask: Tensor)
     """Return every response token (GRPO, JustRL)."""
     check_shapes(mask=mask, logps=logps, entropies=entropies, advantages=advantages)
     return mask.clone()
-
-
-def _keep_high_entropy(
-    logps: Tensor, entropies: Tensor, advantages: Tensor, mask: Tensor, fraction: float = 0.2
-) -> Tensor:
-    check_shapes(mask=mask, logps=logps, advantages=advantages)
-    return keep_high_entropy(entropies, mask, fraction)
 
 
 def drop_covariant(
@@ -324,7 +334,7 @@ def covariances(logps: Tensor, advantages: Tensor, mask: Tensor) -> Tensor:
 SELECTIONS: dict[str, Callable[..., Tensor]] = {
     "keep_all": keep_all,
     "silence_spurious": silence_spurious,
-    "keep_high_entropy": _keep_high_entropy,
+    "keep_high_entropy": keep_high_entropy,
     "silence_high_entropy": silence_high_entropy,
     "silence_random": silence_random,
     "silence_spurious_negative": silence_spurious_negative,

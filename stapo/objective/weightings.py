@@ -11,8 +11,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from stapo.objective.quantiles import quantiles
-from stapo.objective.selection import at_resolution
+from stapo.objective.selection import at_resolution, quantiles
 from stapo.objective.shapes import check_shapes
 
 

@@ -5,7 +5,6 @@ from functools import partial
 
 from stapo.hub import REMEDY, from_hub
 from stapo.study import Study
-from stapo.study.schema import Template
 from stapo.study.sources import HubData, HubModel
 from stapo.text import plain
 
@@ -24,9 +23,11 @@ def needs(study: Study) -> Iterator[Item]:
     for what, model in models.items():
         if isinstance(model, HubModel):
             yield f"{what}: {model.hub} at {model.revision[:8]}", partial(_get, model)
-    if verifier and (wording := verifier.template) != "own":
-        at = f"{wording.github} at {wording.revision[:8]}"
-        yield f"verifier's template: {wording.name} of {at}", partial(_get, wording)
+    if verifier:
+        from stapo.models.base import verifier_template
+
+        what = "verifier's template: {name} of {github} at {revision:.8}"
+        yield what.format(**verifier.template), verifier_template
     if isinstance(data := study.data, HubData):
         yield f"prompts: {data.hub} at {data.revision[:8]}", partial(_get, data)
     for name in study.run.benchmarks:
@@ -35,17 +36,15 @@ def needs(study: Study) -> Iterator[Item]:
             yield f"benchmark {name}: {metadata['hub']}", partial(benchmark_rows, metadata)
 
 
-def _get(what: HubModel | HubData | Template) -> None:
+def _get(what: HubModel | HubData) -> None:
     from datasets import load_dataset
 
-    from stapo.models.base import cached, template_text
+    from stapo.models.base import cached
 
     if isinstance(what, HubModel):
         cached(what)
-    elif isinstance(what, HubData):
-        from_hub(lambda: load_dataset(what.hub, revision=what.revision, split=what.split))
     else:
-        template_text(what)
+        from_hub(lambda: load_dataset(what.hub, revision=what.revision, split=what.split))
 
 
 def fetch(study: Study, say: Callable[[str], None]) -> bool:

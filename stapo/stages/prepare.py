@@ -104,8 +104,7 @@ def verifier_settings(study: Study) -> dict[str, Any]:
     verifier = study.evaluation.verifier
     if verifier is None:
         return {}
-    parts = {"hub", "revision"} | ({"template"} if verifier.template != "own" else set())
-    return verifier.model_dump(include=parts)
+    return {**verifier.model_dump(), "template": verifier.template}
 
 
 def _base(of: Jobs) -> Iterator[Job]:
@@ -135,12 +134,10 @@ def _write_base(of: Jobs, jobs: list[Job], how: Resources) -> None:
     from stapo.models.base import write_base
 
     for job in jobs:
-        template = None
         if job.name == VERIFIER:
             judge = of.study.evaluation.verifier
             assert judge is not None
-            settings = judge.model_dump(include={"hub", "revision"})
-            template = judge.template if judge.template != "own" else None
+            settings = judge.model_dump()
             made_from = verifier_settings(of.study)
         else:
             settings = of.study.models[job.name].model_dump()
@@ -149,7 +146,7 @@ def _write_base(of: Jobs, jobs: list[Job], how: Resources) -> None:
         with work_directory(work, job.config):
             built = work / "model"
             if not (built / SUMS).is_file() or damaged_file(built):
-                write_base(settings, built, template)
+                write_base(settings, built, for_verifier=job.name == VERIFIER)
             link_tree(built, Path(job.weights[0]))
         write_json(Path(job.outputs[0]), made_from)
 

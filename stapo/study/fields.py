@@ -92,9 +92,7 @@ TITLE = r"^\S(.{0,38}\S)?$"
 HUB_ID = f"^{_HUB_WORD}/{_HUB_WORD}$"
 REVISION = r"^([0-9a-f]{40}|main)$"
 SPLIT = r"^[A-Za-z0-9_.+:%\[\]-]{1,100}$"
-COMMIT = r"^[0-9a-f]{40}$"
 SHA256 = r"^[0-9a-f]{64}$"
-REPOSITORY_FILE = r"^\w[\w.-]*(/\w[\w.-]*)*$"
 PYTHON_NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
 
 
@@ -110,9 +108,7 @@ IN_WORDS = {
     HUB_ID: "a repository of the Hub as owner/name; of your own, `path:` is a model, `file:` data",
     REVISION: "a commit, 40 hex digits, or main",
     SPLIT: "a split, such as train or train[:50%]",
-    COMMIT: "a commit, 40 hex digits",
     SHA256: "a SHA-256, 64 hex digits",
-    REPOSITORY_FILE: "a file's path in its repository, such as src/prompts.py",
     PYTHON_NAME: "a Python name",
     CODE: "FILE.py:function",
     REWARD: f"{', '.join(REWARDS)}, or FILE.py:function",

@@ -6,9 +6,6 @@ from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
 
 from stapo.records.arms import ARMS, CONTROLS, NOTHING, SILENCED
 from stapo.study.fields import (
-    COMMIT,
-    PYTHON_NAME,
-    REPOSITORY_FILE,
     Buffer,
     Fraction,
     Gpus,
@@ -162,35 +159,6 @@ class BenchmarkSettings(Strict):
     )
 
 
-class Template(Strict):
-    """Prompt template of a verifier: a string in a Python file on GitHub, which is parsed and never executed.
-
-    The string contains each of the `str.format` fields question, gold_answer and llm_response once.
-    """
-
-    github: HubId = Field(description="Repository, as owner/name")
-    revision: Annotated[str, StringConstraints(pattern=COMMIT)] = Field(
-        description="Commit of the repository, 40 hex digits"
-    )
-    file: Annotated[str, StringConstraints(pattern=REPOSITORY_FILE, max_length=200)] = Field(
-        description="Path of the file in the repository"
-    )
-    name: Annotated[str, StringConstraints(pattern=PYTHON_NAME, max_length=100)] = Field(
-        description="Name of the variable with the template"
-    )
-    sha256: Sha256 = Field(description="SHA-256 of the file")
-
-
-COMPASS_TEMPLATE = Template(
-    github="open-compass/CompassVerifier",
-    revision="2d7cba6df0b21f9c6121786ac1e5770c68473598",
-    file="src/prompts.py",
-    name="CV_PROMPT",
-    sha256="6a4bde9a47fc670ab7a5d93b9c7e1d5aa9bf13c00fedf05cc2a87ac03811411a",
-)
-"""Template that the authors of CompassVerifier publish, and that JustRL's evaluation uses."""
-
-
 class Verifier(Strict):
     """A model that judges answers that the rules reject; it runs on the backend of the evaluation."""
 
@@ -200,11 +168,16 @@ class Verifier(Strict):
     """Maximum prompt length; the start of the response is removed to fit."""
     max_response_tokens: ClassVar[int] = 2048
     """With the prompt's maximum it fills CompassVerifier's context of 32,768."""
+    template: ClassVar[dict[str, str]] = {
+        "github": "open-compass/CompassVerifier",
+        "revision": "2d7cba6df0b21f9c6121786ac1e5770c68473598",
+        "file": "src/prompts.py",
+        "name": "CV_PROMPT",
+        "sha256": "6a4bde9a47fc670ab7a5d93b9c7e1d5aa9bf13c00fedf05cc2a87ac03811411a",
+    }
+    """Prompt of CompassVerifier's authors, also JustRL's: a string in a Python file on GitHub."""
     hub: HubId = Field("opencompass/CompassVerifier-3B", description="Any causal language model")
     revision: Revision = Field(description="Commit of the repository, 40 hex digits, or main")
-    template: Template | Literal["own"] = Field(
-        COMPASS_TEMPLATE, description="Prompt template; own: the template of this suite"
-    )
 
 
 class Curve(Strict):

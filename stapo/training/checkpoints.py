@@ -10,7 +10,6 @@ Weights that are evaluated are not these, but a `stapo.study.Checkpoint`.
 
 import json
 import os
-import re
 import shutil
 import sys
 import time
@@ -46,8 +45,6 @@ ROLLOUT_FILE = "rollout.safetensors"
 STATE_FILE = "penalty.json"
 SEAL = "seal.json"
 ASIDE = "writing"
-OF_A_RANK = re.compile(r"(?:__|rng_state_)(\d+)")
-"""Start of the names of files that each rank writes: its shards and its random state."""
 
 
 class ResumableTrainer(GRPOTrainer):  # type: ignore[misc]
@@ -91,11 +88,8 @@ class ResumableTrainer(GRPOTrainer):  # type: ignore[misc]
             if self.penalty_state:
                 write_json(written / STATE_FILE, dict(self.penalty_state))
         self.accelerator.wait_for_everyone()
-        rank, num_processes = self.accelerator.process_index, self.accelerator.num_processes
-        of_ranks = gather_object([checksums_of_rank(written, rank, num_processes)])
         if main:
-            files = {name: stated for one in of_ranks for name, stated in one.items()}
-            seal(written, self.checkpoint_identity(), files)
+            seal(written, self.checkpoint_identity())
             put_in_place(written, output, limit)
             shutil.rmtree(aside, ignore_errors=True)
         self.accelerator.wait_for_everyone()
@@ -205,38 +199,22 @@ def step_of(checkpoint: Path) -> int:
     return int(checkpoint.name.removeprefix("checkpoint-"))
 
 
-def checksums_of_rank(directory: Path, rank: int, num_processes: int) -> dict[str, Any]:
-    """Flush the files that a rank wrote to the disk and return their checksums.
+def seal(directory: Path, identity: dict[str, Any]) -> None:
+    """Flush a completely written checkpoint to the disk, with a seal.
 
-    Each file is read once, by the rank that wrote it, whose page cache still contains it.
+    `identity` is the `fingerprint` of the run, the `layout` of the states and `num_processes`.
     """
-    names = []
-    for path in sorted(directory.rglob("*")):
-        of_a_rank = OF_A_RANK.match(path.name)
-        owner = int(of_a_rank[1]) % num_processes if of_a_rank else 0
-        if path.is_file() and owner == rank:
-            sync(path)
-            names.append(path.relative_to(directory).as_posix())
-    return {
+    paths = [path for path in directory.rglob("*") if path.is_file()]
+    sums = file_sums(directory, [path.relative_to(directory).as_posix() for path in paths])
+    files = {
         name: {"bytes": (directory / name).stat().st_size, "sha256": sha}
-        for name, sha in file_sums(directory, names).items()
+        for name, sha in sums.items()
     }
-
-
-def seal(directory: Path, identity: dict[str, Any], files: Mapping[str, Any]) -> None:
-    """Write the seal of a checkpoint and flush it to the disk.
-
-    Args:
-        directory: a completely written checkpoint.
-        identity: `fingerprint` of the run, `layout` of the states, `num_processes`.
-        files: results of `checksums_of_rank` of all ranks together.
-    """
-    record = {**identity, "step": step_of(directory), "files": dict(files)}
+    record = {**identity, "step": step_of(directory), "files": files}
     record["checksum"] = fingerprint(record)
     (directory / SEAL).write_text(json.dumps(record, indent=1, sort_keys=True) + "\n")
-    for path in (directory / SEAL, *directory.rglob("*"), directory):
-        if path.is_dir() or path.name == SEAL:
-            sync(path)
+    for path in (*directory.rglob("*"), directory):
+        sync(path)
 
 
 def put_in_place(aside: Path, output: Path, keep: int | None) -> None:

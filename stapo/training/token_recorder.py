@@ -12,7 +12,6 @@ this rank, V logits; entropies in nats.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -123,25 +122,17 @@ class TokenRecorder:
     selection, and `line` returns the record after the last pass.
     """
 
-    model: Any
-    """Policy without wrapper, with TRL's fused head."""
+    trainer: Any
+    """A StapoTrainer, whose method, settings, model and step these are."""
     passed: Callable[[Tensor], tuple[Tensor, Tensor | None]]
     """The forward pass of the update."""
     batch: MiniBatch
     sequences: Sequences
     rewards: Tensor
     """(B,) reward of each response."""
-    method: Method
     size: int
     """Number of tokens to sample, at most."""
-    seed: int
-    step: int
-    """Optimiser step, from 1."""
-    packed: bool
-    temperature: float
-    autocast: Callable[[], Any] = nullcontext
-    """Context of the forward pass."""
-    marks: Marks | None = None
+    marks: Marks | None
     """Those of a tiny world, in which every token is known to be right or wrong."""
     rows: Tensor = field(init=False)
     """(n,) sequence of each sampled token, on the CPU."""
@@ -156,12 +147,16 @@ class TokenRecorder:
     hidden: list[Tensor] = field(default_factory=list)
     """Per pass (k, hidden size) last hidden states."""
 
+    def __post_init__(self) -> None:
+        self.method, self.step = self.trainer.method, self.trainer.state.global_step + 1
+        self.model = self.trainer.accelerator.unwrap_model(self.trainer.model)
+
     def selected(self, logps: Tensor, entropies: Tensor, keep: Tensor) -> None:
         """Sample tokens of the mini-batch."""
         batch = self.batch
         kinds, threshold = token_kinds(self.method, logps, entropies, batch.advantages, batch.mask)
         self.rows, self.positions, sampled, weights = sample_tokens(
-            kinds, self.size, self.seed, self.step
+            kinds, self.size, self.trainer.args.seed, self.step
         )
         rows, places = self.rows, (self.rows, self.positions)
         of_tokens = {
@@ -211,7 +206,10 @@ class TokenRecorder:
         own, index = (self.rows.unsqueeze(1) == rows.cpu()).nonzero().unbind(dim=1)
         positions, index = self.positions[own].to(rows.device), index.to(rows.device)
         first = first_predicting(
-            *self.batch.take(rows).lengths(), outputs.shape[2], states.shape[1], self.packed
+            *self.batch.take(rows).lengths(),
+            outputs.shape[2],
+            states.shape[1],
+            self.trainer.args.packed,
         )
         self.own += own.tolist()
         self.current.append(outputs[:, index, positions])
@@ -280,12 +278,13 @@ class TokenRecorder:
     def _logits(self, hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         """Return (k, V) float32 logits as TRL's fused head computes and scales them."""
         config = self.model.config.get_text_config()
-        with self.autocast():
+        with self.trainer.accelerator.autocast():
             logits = whole_logits(hidden, weight, bias)
         logits = logits * (getattr(config, "logit_scale", None) or 1.0)
         if cap := getattr(config, "final_logit_softcapping", None):
             logits = cap * torch.tanh(logits / cap)
-        return logits / self.temperature
+        scaled: Tensor = logits / self.trainer.args.temperature
+        return scaled
 
     def _of_current_policy(self, found: Tensor) -> dict[str, list[Any]]:
         """Return the columns of the current policy, and those of the gradient."""

@@ -339,21 +339,7 @@ class StapoTrainer(ResumableTrainer):
             return None
         if (size := rows_per_step(self.args.token_records_mb, self.state.max_steps)) == 0:
             return None
-        return TokenRecorder(
-            model=self.accelerator.unwrap_model(self.model),
-            passed=forward,
-            batch=batch,
-            sequences=sequences,
-            rewards=rewards,
-            method=self.method,
-            size=size,
-            seed=self.args.seed,
-            step=self.state.global_step + 1,
-            packed=self.args.packed,
-            temperature=self.args.temperature,
-            autocast=self.accelerator.autocast,
-            marks=self._marks,
-        )
+        return TokenRecorder(self, forward, batch, sequences, rewards, size, self._marks)
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Add the Trainer's values to the record of a step, pass it to `on_metrics` and log it."""

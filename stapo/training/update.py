@@ -19,7 +19,7 @@ from torch import Tensor
 from stapo.methods import Method, s2t_arguments
 from stapo.objective import SELECTIONS, at_resolution, spurious_candidates
 from stapo.objective.penalties import State
-from stapo.objective.quantiles import quantiles
+from stapo.objective.selection import quantiles
 from stapo.records.step import QUANTILES, StepRecord
 from stapo.study.files import SEED, load, named, own_code
 from stapo.training.loss import NUM_SUMS, TokenTables, micro_batch_loss

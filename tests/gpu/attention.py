@@ -1,14 +1,16 @@
 """Packed and padded passes on a GPU: time, share of the peak FLOP/s, memory."""
 
+import statistics
 from collections.abc import Callable
 from functools import partial
+from time import perf_counter
 from typing import Any
 
 import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 from trl.trainer.utils import add_fused_lm_head
 
-from gpu.page import Page, begin, timed
+from gpu.page import Page, begin
 from stapo.models.shapes import SHAPES, Shape
 from stapo.operations.plan import DEVICES
 from stapo.training.forward import PACKED, Sequences, packed_forward, padded_forward
@@ -63,6 +65,18 @@ def update(model: Any, kind: str, sequences: Sequences, device: str) -> torch.Te
     return logps.detach()[responses]
 
 
+def timed(call: Callable[[], Any]) -> tuple[float, float]:
+    """Return median seconds of three calls, and the peak of GPU memory in GB."""
+    cuda, times = torch.cuda.is_available(), []
+    for _ in range(3):
+        start = perf_counter()
+        call()
+        if cuda:
+            torch.cuda.synchronize()
+        times.append(perf_counter() - start)
+    return statistics.median(times), torch.cuda.max_memory_allocated() / 1e9 if cuda else 0.0
+
+
 def peak_flops(name: str) -> float:
     """Return the dense bfloat16 peak of a GPU by its name, 0 for one that is not known."""
     known = (sheet for gpu, sheet in DEVICES.items() if gpu.upper() in name.upper())
@@ -79,8 +93,9 @@ def passes(page: Page, shape: Shape, batches: dict[str, list[int]]) -> None:
         logps = {kind: update(model, kind, sequences, page.device) for kind in PASSES}
         apart = (logps["packed"] - logps["padded"]).abs().max().item()
         for kind in PASSES:
-            pass_ = partial(update, model, kind, sequences, page.device)
-            seconds, memory = timed(pass_, page.device)
+            if page.device == "cuda":
+                torch.cuda.reset_peak_memory_stats()
+            seconds, memory = timed(partial(update, model, kind, sequences, page.device))
             measured = {
                 "sequences": title,
                 "pass": kind,
@@ -94,7 +109,7 @@ def passes(page: Page, shape: Shape, batches: dict[str, list[int]]) -> None:
 
 def main() -> None:
     """Write the page."""
-    page, tiny = begin("attention", "Packed and padded passes")
+    page, tiny = begin("attention")
     if tiny:
         passes(page, TINY, {"1 x 40": [40], "3": [10, 20, 30]})
         return

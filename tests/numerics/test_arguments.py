@@ -14,14 +14,10 @@ from stapo.objective import (
     clipped_surrogate,
     gradient_norm_bounds,
     group_advantages,
-    group_token_mean,
-    keep_high_entropy,
     kl_k3,
     logit_gradient_norm_sq,
-    sequence_mean,
     spurious_candidates,
     token_mean,
-    token_quadrants,
 )
 
 STATISTICS = ("logps", "entropies", "advantages", "mask")
@@ -32,13 +28,9 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
     ),
     "kl_k3": (kl_k3, ("logps", "ref_logps")),
     "token_mean": (token_mean, ("values", "keep")),
-    "group_token_mean": (partial(group_token_mean, group_size=1), ("values", "keep")),
-    "sequence_mean": (sequence_mean, ("values", "mask")),
     "norm": (logit_gradient_norm_sq, ("weights", "logps", "collision")),
     "bounds": (partial(gradient_norm_bounds, vocab_size=9), ("weights", "logps", "entropies")),
-    "quadrants": (partial(token_quadrants, tau_p=0.1, tau_h=1.0), ("logps", "entropies", "mask")),
     "candidates": (partial(spurious_candidates, tau_p=0.1), ("logps", "advantages", "mask")),
-    "keep_high_entropy": (keep_high_entropy, ("entropies", "mask")),
     **{f"SELECTIONS {name}": (select, STATISTICS) for name, select in SELECTIONS.items()},
 }
 

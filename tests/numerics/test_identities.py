@@ -9,16 +9,13 @@ from torch import Tensor
 from stapo.objective import (
     SELECTIONS,
     group_advantages,
-    group_token_mean,
     keep_high_entropy,
-    sequence_mean,
     silence_candidates,
     silence_random,
     silence_spurious,
     token_mean,
-    token_quadrants,
+    token_weights,
 )
-from stapo.objective.aggregation import token_weights
 
 EVERY_SELECTION = pytest.mark.parametrize("name", sorted(SELECTIONS))
 
@@ -48,25 +45,18 @@ def test_a_mean_in_half_precision_is_rounded_once(dtype: torch.dtype) -> None:
     """A weight of 1 / 393,216 is not exact in half precision; only the mean itself may be rounded."""
     keep = torch.ones(4, 3 * 2**15, dtype=torch.bool)
     values = torch.full(keep.shape, 0.75, dtype=dtype)
-    for mean in (token_mean(values, keep), sequence_mean(values, keep)):
-        assert mean.dtype == dtype
-        assert mean.item() == 0.75
+    assert token_mean(values, keep) == torch.tensor(0.75, dtype=dtype)
 
 
-def test_the_groups_of_one_response_and_of_all_are_the_other_aggregations() -> None:
+def test_a_group_without_a_token_does_not_count() -> None:
     values = double([[1.0, 2.0, 6.0], [4.0, 8.0, 16.0], [3.0, 0.0, 0.0], [5.0, 0.0, 0.0]])
     keep = torch.tensor([[1, 0, 1], [0, 1, 0], [1, 0, 0], [0, 0, 0]]).bool()
-    assert group_token_mean(values, keep, group_size=4) == token_mean(values, keep) == 18 / 4
-    assert group_token_mean(values, keep, group_size=1) == sequence_mean(values, keep) == 14.5 / 3
-    assert group_token_mean(values, keep, group_size=2) == (5.0 + 3.0) / 2
-    of_groups, of_responses = (
-        token_weights(keep, n) for n in ("group_token_mean", "sequence_mean")
-    )
-    assert torch.equal(of_groups, of_responses)
-    keep[:2] = False  # A group without a token does not count.
-    assert group_token_mean(values, keep, group_size=2) == 3.0
+    for expected in ((5.0 + 3.0) / 2, 3.0):
+        weights = token_weights(keep, "group_token_mean", 2, torch.float64)
+        assert (values * weights).sum() == expected
+        keep[:2] = False
     with pytest.raises(ValueError, match="group_size: 4 responses are not a multiple of 3"):
-        group_token_mean(values, keep, group_size=3)
+        token_weights(keep, "group_token_mean", 3)
 
 
 def is_silenced(logp: float, entropy: float, advantage: float, tau_p: float, scope: str) -> bool:
@@ -109,26 +99,19 @@ def test_the_probability_is_compared_not_its_logarithm() -> None:
     assert is_silenced(-6.25, 1.5, 1.0, math.nextafter(tau_p, 1.0), "candidates")
 
 
-def test_quadrants_are_strict_as_s2t_is() -> None:
-    logps = double([[-1e-3, -1e-3, 0.0, 0.0, -1e-3]])
-    entropies = double([[0.5, 1.0, 0.5, 1.0, 0.5]])
-    mask = torch.tensor([[True, True, True, True, False]])
-    assert token_quadrants(logps, entropies, mask, 1.0, 1.0).tolist() == [[0, 1, 2, 3, -1]]
-    # Another threshold of the entropy, and probabilities far below.
-    assert token_quadrants(logps - 9, entropies, mask, 0.1, 0.7).tolist() == [[0, 1, 0, 1, -1]]
-
-
 def test_20_entropy_rounds_up_no_rounding_error() -> None:
     # 0.55 * 655380 is 360459.00000000006 in floating point; a mini-batch of the paper has millions of tokens.
     mask = torch.ones(1, 655_380, dtype=torch.bool)
-    assert keep_high_entropy(torch.zeros(1, 655_380), mask, fraction=0.55).sum() == 360_459
-    assert keep_high_entropy(torch.zeros(1, 11), mask[:, :11], fraction=0.2).sum() == 3
+    zeros = torch.zeros(1, 655_380)
+    assert keep_high_entropy(zeros, zeros, zeros[:, 0], mask, fraction=0.55).sum() == 360_459
+    few = zeros[:, :11]
+    assert keep_high_entropy(few, few, few[:, 0], mask[:, :11], fraction=0.2).sum() == 3
 
 
 def test_20_entropy_keeps_as_many_equal_tokens_of_every_response() -> None:
     mask = torch.ones(40, 50, dtype=torch.bool)  # long enough for an unstable sort to shuffle
     equal = torch.ones(40, 50, dtype=torch.float64)
-    keep = keep_high_entropy(equal, mask, fraction=0.2)
+    keep = keep_high_entropy(equal, equal, equal[:, 0], mask, fraction=0.2)
     assert torch.equal(keep, (torch.arange(50) < 10).expand(40, 50))
 
 

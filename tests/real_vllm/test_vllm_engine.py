@@ -68,7 +68,7 @@ class Small(Verifier):
 
 
 def test_a_verifier_says_through_vllm_what_it_says_through_transformers(tmp_path):
-    path, settings = build(tmp_path, "A"), Small(revision="0" * 40, template="own")
+    path, settings = build(tmp_path, "A"), Small(revision="0" * 40)
     asked = [Question("q", "7", f"response {i}" * (100 * (i == 3) + 1)) for i in range(6)]
     hf, vllm = (judge(path, settings, asked, b, SETTINGS) for b in ("hf", "vllm"))
     assert hf == vllm == [Judgement("accepted", i == 3) for i in range(6)]

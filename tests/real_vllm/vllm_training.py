@@ -13,7 +13,7 @@ from unittest.mock import patch
 sys.path += [str(Path(__file__).parents[1])]
 import vllm_on_cpu  # noqa: F401  Before TRL.
 from safetensors.torch import save_file
-from training_jobs import job_in
+from training_jobs import job_in, parity_reward
 from trl.generation.vllm_generation import VLLMGeneration
 
 from stapo.study.schema import TrainingSettings
@@ -29,11 +29,6 @@ SEEDS = {"whole": 0, "killed": 0, "unsynced": 0, "other": 1}
 SAVED = ("completion_ids", "completion_mask", "old_per_token_logps", "sampling_per_token_logps")
 KILLED = 3
 """Steps that are completed before the kill: in the middle of the second of three rollouts."""
-
-
-def reward(completions: Any, **_: Any) -> list[float]:
-    """A reward that a model of a few steps gets now and then: text of even length."""
-    return [1.0 - 2 * (len(conversation[-1]["content"]) % 2) for conversation in completions]
 
 
 def job(world: Path, out: Path, case: str) -> TrainingJob:
@@ -69,7 +64,7 @@ def main(world: str, out: str, *cases: str) -> None:
         with (
             patch.object(StapoTrainer, "_accumulate_gradients", look),
             patch.object(VLLMGeneration, "sync_weights", synchronise_once),
-            patch.dict(BUILT_IN, boxed=reward),
+            patch.dict(BUILT_IN, boxed=parity_reward),
         ):
             train(job(Path(world), directory, case))
 

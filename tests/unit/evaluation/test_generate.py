@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import Qwen3ForCausalLM
 
 from stapo.evaluation.engines import Sampling, SeededSampling, sample_seed
 from stapo.evaluation.generate import Benchmark, generate
@@ -108,24 +107,6 @@ def test_a_kill_of_vllm_loses_only_what_it_is_generating(model, tmp_path, monkey
         assert (
             len({(tmp_path / n / f"{name}.jsonl").read_bytes() for n in ("whole", "killed")}) == 1
         )
-
-
-def test_a_kill_of_transformers_loses_one_batch(model, tmp_path, monkeypatch):
-    answer(model, tmp_path / "whole", batch_size=40)
-    batches, whole = [], Qwen3ForCausalLM.generate
-
-    def until_the_third(*args: Any, **kwargs: Any):
-        batches.append(len(kwargs["input_ids"]))
-        if len(batches) == 3:
-            raise Killed
-        return whole(*args, **kwargs)
-
-    with monkeypatch.context() as patch, pytest.raises(Killed):
-        patch.setattr(Qwen3ForCausalLM, "generate", until_the_third)
-        answer(model, tmp_path / "killed", batch_size=40)
-    assert batches == [40] * 3
-    assert answer(model, tmp_path / "killed", batch_size=40) == 120
-    assert len({(tmp_path / n / "chain-2.jsonl").read_bytes() for n in ("whole", "killed")}) == 1
 
 
 def test_damaged_and_altered_responses_are_generated_again(model, tmp_path, capsys):

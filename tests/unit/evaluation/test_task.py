@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 import yaml
+from lm_eval.api.model import LM
+from lm_eval.evaluator import evaluate
 from lm_eval.tasks import TaskManager
-from replay import regrade
 
 from stapo.evaluation import task
 from stapo.evaluation.task import DATA_DIR, asked_of, benchmark_questions, benchmark_rows, normalise
-from stapo.models.worlds import benchmark_problems, is_held_out
-from stapo.records.responses import AnsweredProblem, write_responses
+from stapo.models.worlds import is_held_out
+from stapo.records.responses import AnsweredProblem
 from stapo.repository import BENCHMARKS
 from stapo.study.files import rows_checksum
 from stapo.tasks import TASK_PREFIX, benchmark_definitions
@@ -111,13 +112,22 @@ def test_other_rows_are_refused_with_what_was_expected_and_found(tmp_path, monke
             normalise(row, "row 7")
 
 
-def test_lm_evals_metric_counts_every_response(tmp_path):
-    """Two responses to each of the first problems of chain-3, the second one wrong."""
-    rows = []
-    for i, one in enumerate(benchmark_problems("chain-3", 100)):
-        responses = [rf"\boxed{{{one.answer}}}", "?"]
-        about = i, one.question, str(one.answer), responses, [1, 1], [False] * 2, ["x"]
-        rows.append(AnsweredProblem(*about))
-    for count in (100, 7):
-        write_responses(tmp_path / "r.jsonl", rows[:count])
-        assert regrade(tmp_path / "r.jsonl", "chain-3") == 0.5
+class FirstRight(LM):
+    """Answers the first of the repeats of each problem right, and the others wrong."""
+
+    def generate_until(self, requests: list[Any], disable_tqdm: bool = False) -> list[str]:
+        self.answers: dict[int, list[str]] = {}
+        for one in requests:
+            own = self.answers.setdefault(one.doc_id, [])
+            own.append("?" if own else rf"\boxed{{{one.doc['answer']}}}")
+        return [self.answers[one.doc_id].pop(0) for one in requests]
+
+    loglikelihood = loglikelihood_rolling = None  # Abstract in lm-eval; our tasks use neither.
+
+
+def test_lm_evals_metric_counts_every_response(tasks):
+    name = TASK_PREFIX + "chain-3"
+    loaded = tasks.load([name])
+    loaded["tasks"][name].set_config(key="repeats", value=2)
+    results = evaluate(FirstRight(), loaded, bootstrap_iters=0, limit=7)
+    assert results["results"][name]["average_at_n,all-samples"] == 0.5

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import pyarrow.parquet as pq
 import pytest
-from judge_model import build
+from judge_model import PROMPT, build
 from tokenizers import Tokenizer, decoders
 from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import ByteLevel
@@ -16,17 +16,13 @@ from transformers import PreTrainedTokenizerFast
 from stapo.evaluation import verifier
 from stapo.evaluation.scores import Judgement, Question, score
 from stapo.evaluation.task import INSTRUCTION
-from stapo.evaluation.verifier import (
-    PROMPT,
-    _prompt,
-    judge,
-)
-from stapo.files import DamagedFileError, write_json
+from stapo.evaluation.verifier import _prompt, judge
+from stapo.files import DamagedFileError
 from stapo.paths import VERIFIER_TEMPLATE
 from stapo.provenance import write_sums
 from stapo.records.responses import AnsweredProblem, write_responses
 from stapo.study import StudyError
-from stapo.study.schema import Template, Verifier
+from stapo.study.schema import Verifier
 from stapo.tasks import benchmark_definitions
 
 
@@ -36,17 +32,17 @@ class Small(Verifier):
     max_response_tokens: ClassVar[int] = 4
 
 
-SETTINGS = Small(revision="0" * 40, template="own")
+SETTINGS = Small(revision="0" * 40)
 
 
 @pytest.fixture
 def prompts(monkeypatch):
-    """The template and the text of each prompt."""
-    seen: list[tuple[str, str]] = []
+    """The text of each prompt."""
+    seen: list[str] = []
 
-    def spy(tokenizer, template, *rest):
-        found = _prompt(tokenizer, template, *rest)
-        seen.append((template, tokenizer.decode(found[0])))
+    def spy(tokenizer, *rest):
+        found = _prompt(tokenizer, *rest)
+        seen.append(tokenizer.decode(found[0]))
         return found
 
     monkeypatch.setattr(verifier, "_prompt", spy)
@@ -57,7 +53,7 @@ def test_a_long_response_loses_its_front_and_is_counted(tmp_path, prompts):
     path, long = build(tmp_path, "A"), "x" * 2000 + "end"
     found = judge(path, SETTINGS, [Question("q", "7", long), Question("q", "7", "s")])
     assert [j.cut for j in found] == [True, False]
-    text = prompts[0][1].replace(" ", "")
+    text = prompts[0].replace(" ", "")
     assert "xend" in text
     assert text.endswith("Letter:")
     with pytest.raises(ValueError, match="is too small for problem and reference"):
@@ -123,25 +119,16 @@ def test_no_text_becomes_a_turn_of_its_own(chatml, part):
     assert len(turns(chatml, chatml.encode(whole(chatml, asked)))) > 3
 
 
-WORDING = "Q {question} G {gold_answer} R {llm_response} Letter:"
-TEMPLATE = Template(github="a/b", revision="1" * 40, file="p.py", name="WORDING", sha256="2" * 64)
-
-
-def test_the_wording_is_that_beside_the_weights_which_must_be_whole(tmp_path, prompts):
+def test_weights_and_wording_must_be_whole(tmp_path):
     path, asked = build(tmp_path, "A"), [Question("q", "7", "r")]
-    settings = SETTINGS.model_copy(update={"template": TEMPLATE})
-    with pytest.raises(StudyError, match="missing, or not the study's template"):
-        judge(path, settings, asked)
-    write_json(path / VERIFIER_TEMPLATE, {**TEMPLATE.model_dump(), "text": WORDING})
-    judge(path, settings, asked)
-    judge(path, SETTINGS, asked)
-    assert [template for template, _ in prompts] == [WORDING, PROMPT]
-    other = TEMPLATE.model_copy(update={"name": "OTHER"})
-    with pytest.raises(StudyError, match="not the study's template"):
-        judge(path, SETTINGS.model_copy(update={"template": other}), asked)
     write_sums(path)
     (path / "config.json").write_text((path / "config.json").read_text() + " ")
     with pytest.raises(DamagedFileError, match=r"config\.json"):
+        judge(path, SETTINGS, asked)
+    write_sums(path)
+    (path / VERIFIER_TEMPLATE).write_text('{"text": "{question}"}')
+    (path / "SHA256SUMS").unlink()
+    with pytest.raises(StudyError, match="missing, or another template"):
         judge(path, SETTINGS, asked)
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from transformers import GenerationConfig
 
-from stapo.models.decoding import GrowingLayer, decode
+from stapo.models.decoding import decode
 from stapo.models.tiny import build_model
 from stapo.study.sources import TinyModel
 
@@ -43,15 +43,3 @@ def test_responses_are_those_of_transformers(model, drawn):
     lengths = (found[0][:, 9:] != PAD).sum(dim=1)
     assert lengths.min() < 10 < 70 < lengths.max()  # Rows left the batch, and the cache grew.
     assert model.config._attn_implementation == "sdpa"
-
-
-def test_a_cache_in_place_has_the_keys_and_values_of_all_tokens_and_rows():
-    layer, tables = GrowingLayer(), [torch.randn(4, 2, length, 3) for length in (5, 1, 1, 70, 1)]
-    for table in tables:
-        keys, values = layer.update(table, -table)
-    assert torch.equal(keys, torch.cat(tables, dim=2))
-    assert torch.equal(values, -keys)
-    rows = torch.tensor([True, False, True, False])
-    layer.take(rows)
-    kept, _ = layer.update(tables[1][rows], tables[1][rows])
-    assert torch.equal(kept, torch.cat([*tables, tables[1]], dim=2)[rows])

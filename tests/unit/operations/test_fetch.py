@@ -24,7 +24,7 @@ def study(raw_study, monkeypatch):
     }  # fmt: skip
     for place in ("stapo.study.checks", "stapo.study.study"):
         monkeypatch.setattr(f"{place}.benchmark_definitions", lambda: {"made": definition})
-    monkeypatch.setattr("stapo.models.base.template_text", lambda template: template.name)
+    monkeypatch.setattr("stapo.models.base.verifier_template", lambda: "")
     raw_study["models"]["hub"] = {"hub": "some/model", "revision": "1" * 40}
     raw_study["data"] = {"hub": "some/prompts", "revision": "2" * 40}
     raw_study["evaluation"]["verifier"] = {"hub": "some/judge", "revision": "3" * 40}

@@ -164,13 +164,6 @@ def test_two_ranks_compute_what_one_computes(world, alone, tmp_path, launch):
         # Later weights carry the rounding of earlier steps, and other tokens may be candidates.
         sampled, expected = (one[one["step"] == 1][SAMPLE] for one in tables)
         assert sampled.equals(expected)
-        final = [load_file(out / case / "model" / "model.safetensors") for out in (alone, tmp_path)]
-        assert final[0].keys() == final[1].keys()
-        for name, tensor in final[0].items():
-            # Adam divides by the root of tiny second moments: 3e-5 was measured at a rate of 1e-3, and 6e-6
-            # where it must also decay its moments in steps without gradient.
-            atol = 1e-4 if case in FLAT else 1e-3
-            torch.testing.assert_close(final[1][name], tensor, rtol=0, atol=atol)
 
 
 def test_a_killed_launch_resumes_to_the_same_bits_also_past_a_checkpoint(world, tmp_path):

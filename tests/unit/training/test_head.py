@@ -1,4 +1,7 @@
-"""TRL's fused head with float32 logits: values and gradients of whole logits, also under bfloat16 weights."""
+"""TRL's fused head with float32 logits: values and gradients of whole logits, also under bfloat16 weights.
+
+`make gpu` runs this too: on a GPU, the kernels are Triton's.
+"""
 
 import pytest
 import torch
@@ -8,6 +11,7 @@ from trl.kernels import chunked_logprob
 from stapo.training.head import Float32LogProbs, whole_logits
 
 TOKENS, HIDDEN, WORDS, TILE = 70, 48, 100, 32
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 pytestmark = pytest.mark.rounding
 
 OUTPUTS = ("log_probs", "entropy")
@@ -27,13 +31,14 @@ def _small_tiles(monkeypatch) -> None:
 def arguments(biased: bool) -> tuple[Tensor, Tensor, Tensor | None, Tensor]:
     """Logits with a standard deviation of 6, as of a model that has learnt something."""
     torch.manual_seed(0)
-    hidden, weight = torch.randn(TOKENS, HIDDEN), torch.randn(WORDS, HIDDEN) * 6 / HIDDEN**0.5
-    bias = torch.randn(WORDS) if biased else None
-    return hidden, weight, bias, torch.randint(0, WORDS, (TOKENS,))
+    with torch.device(DEVICE):
+        hidden, weight = torch.randn(TOKENS, HIDDEN), torch.randn(WORDS, HIDDEN) * 6 / HIDDEN**0.5
+        bias = torch.randn(WORDS) if biased else None
+        return hidden, weight, bias, torch.randint(0, WORDS, (TOKENS,))
 
 
 def differentiated(leaves: list[Tensor], logps: Tensor, entropies: Tensor) -> Found:
-    slopes = torch.randn(2, TOKENS, generator=torch.Generator().manual_seed(1))
+    slopes = torch.randn(2, TOKENS, generator=torch.Generator().manual_seed(1)).to(DEVICE)
     ((logps * slopes[0]).sum() + (entropies * slopes[1]).sum()).backward()
     gradients = [leaf.grad for leaf in leaves if leaf.grad is not None]
     return logps.detach().double(), entropies.detach().double(), gradients
@@ -43,7 +48,7 @@ def by_tiles(biased: bool, mixed: bool, **scaling: float) -> Found:
     *tables, targets = arguments(biased)
     leaves = [one if one is None else one.requires_grad_() for one in tables]
     scaling = {"temperature": 1.0, "softcap": None, "logit_scale": 1.0, **scaling}
-    with torch.autocast("cpu", torch.bfloat16, enabled=mixed):
+    with torch.autocast(DEVICE, torch.bfloat16, enabled=mixed):
         logps, entropies, *_ = Float32LogProbs.apply(
             *leaves, targets, scaling["temperature"], TILE, scaling["softcap"],
             scaling["logit_scale"], OUTPUTS,
@@ -85,7 +90,7 @@ def test_values_and_gradients_are_those_of_whole_logits(case: str, biased: bool)
 @pytest.mark.parametrize("mixed", [False, True])
 def test_whole_logits_are_those_of_the_tiles(mixed: bool):
     hidden, weight, bias, targets = arguments(True)
-    with torch.autocast("cpu", torch.bfloat16, enabled=mixed):
+    with torch.autocast(DEVICE, torch.bfloat16, enabled=mixed):
         log_probs = whole_logits(hidden, weight, bias).double().log_softmax(dim=1)
     found = log_probs.gather(1, targets.unsqueeze(1)).squeeze(1)
     torch.testing.assert_close(found, by_tiles(True, mixed)[0], rtol=0, atol=3e-5)

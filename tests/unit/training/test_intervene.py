@@ -10,7 +10,7 @@ import torch
 from training_jobs import TRAINING, parity_reward
 
 from stapo.methods import JUSTRL, METHODS, STAPO
-from stapo.records.arms import ARMS, CONTROLS, NOTHING, SILENCED
+from stapo.records.arms import ARMS, NOTHING, SILENCED
 from stapo.records.interventions import read_intervention
 from stapo.study import StudyError
 from stapo.study.schema import Interventions
@@ -237,11 +237,3 @@ def test_arms_of_a_batch_by_hand():
         for seed in range(50)
     }
     assert len(drawn_tokens) == 10  # All sets of three of the five tokens with A > 0.
-
-
-def test_ties_at_the_threshold_silence_fewer_tokens_in_every_arm():
-    batch = batch_of([[0.001] * 4], [[1.0, 2.0, 2.0, 2.0]], [1.0])
-    silenced = silenced_by_arm(batch, STAPO, 0)
-    assert {int(silenced[arm].sum()) for arm in (SILENCED, *CONTROLS, "random")} == {1}
-    # Of equal entropies, the first one.
-    assert silenced["high_entropy"].nonzero().tolist() == [[0, 1]]

@@ -1,7 +1,7 @@
 """Twelve kills at random moments, some while a checkpoint is written: the same bits in the end.
 
 This is also the program that trains: `python test_kills.py WORLD OUT`. It forks after its imports, so that a
-start costs tenths of a second instead of ten.
+start costs tenths of a second instead of ten. `make gpu` runs this on a GPU.
 """
 
 import os
