@@ -142,8 +142,9 @@ def guarded(check: Callable[[Results], Errors], results: Results) -> Errors:
 def file_errors(results: Results) -> Errors:
     """Yield a line for each file that is missing, too much, or not as the checksums say."""
     expected, belongs, there = results.sums, results.layout, results.files
-    unknown = unknown_exhibits(results)
-    for path in sorted(belongs.files | there.keys() | expected.keys()):
+    paths = belongs.files | there.keys() | expected.keys()
+    unknown = {*unknown_exhibits(results)}
+    for path in sorted(path for path in paths if path.rpartition(".")[0] not in unknown):
         left_out = (
             is_raw(path) or is_rendering(path) if results.is_summary else path.endswith(WEIGHTS)
         )
@@ -151,8 +152,7 @@ def file_errors(results: Results) -> Errors:
             if path in expected or not belongs.of_another_form(path):
                 yield f"{path}: belongs to nothing of this study; take it out of the folder"
         elif path not in there and not left_out:
-            if path in expected or path.rpartition(".")[0] not in unknown:
-                yield f"{path}: missing"
+            yield f"{path}: missing"
         elif path not in expected:
             yield f"{path}: is not in {SUMS}"
         elif path in there and results.digest(there[path]) != expected[path]:
