@@ -303,6 +303,12 @@ class Method:
         return {**own, **{name: getattr(self, name) for name in part.clips}}
 
     @property
+    def acts_on_policy(self) -> bool:
+        """Whether it differs from the clipped surrogate with nothing silenced if all ratios are 1."""
+        others = (kind for kind in PARTS if kind in self.settings)
+        return self.selection != "keep_all" or any(self.part(one).acts_on_policy for one in others)
+
+    @property
     def settings(self) -> dict[str, Any]:
         """Every field that is not that of STAPO and its baselines, of what they all share."""
         return {

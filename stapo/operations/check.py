@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from stapo.files import leaves
+from stapo.methods import OF_RIVALS
 from stapo.study import Study
 from stapo.study.reading import NAMED, matching, resolved_content
 
@@ -28,8 +29,20 @@ def check_document(study: Study) -> dict[str, Any]:
         "methods": {name: asdict(study.method(name)) for name in study.run.methods},
         "own": list(own_lines(study)),
         # Of a valid study; `stapo verify` would report some as errors.
-        "warnings": study.unpinned(),
+        "warnings": [*study.unpinned(), *idle(study)],
     }
+
+
+def idle(study: Study) -> Iterator[str]:
+    """Yield a line for each method that can never act, since all ratios of its trainings are 1."""
+    for name in study.run.methods:
+        method, training = study.method(name), study.training_of(name)
+        one_update = training.prompts_per_batch == training.prompts_per_mini_batch
+        if one_update and method.settings and not method.acts_on_policy:
+            yield (
+                f"methods.{name}: one update per rollout, in which it changes nothing; set "
+                "training.prompts_per_mini_batch to a part of prompts_per_batch"
+            )
 
 
 def own_lines(study: Study) -> Iterator[str]:
@@ -52,7 +65,12 @@ def print_check(study: Study, console: Console) -> None:
     ]
     for name, one in found["methods"].items():
         about = {key: value for key, value in leaves(one).items() if key not in NO_SETTINGS}
-        given = [f"{key} {value}" for key, value in about.items() if value not in (None, "", {})]
+        usual = [None, "", {}]
+        given = [
+            f"{key} {value}"
+            for key, value in about.items()
+            if value not in usual and OF_RIVALS.get(key) != value
+        ]
         lines += [f"{name}: {one['title']}: {one['source']}", f"  {', '.join(given)}"]
     lines += [*found["own"], *(f"warning: {line}" for line in found["warnings"])]
     console.print(Text("\n".join(lines)), soft_wrap=True)

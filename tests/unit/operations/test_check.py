@@ -5,9 +5,9 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from stapo.operations.check import print_check
+from stapo.operations.check import check_document, print_check
 from stapo.repository import STUDIES
-from stapo.study import read_study
+from stapo.study import parse_study, read_study
 
 
 def test_every_method_has_its_numbers_also_on_a_narrow_terminal():
@@ -27,3 +27,12 @@ def test_an_ablation_compares_one_objective(name):
     shared = ("clip_low", "clip_high", "dual_clip", "kl_coefficient", "aggregation")
     methods = map(study.method, study.run.methods)
     assert len({tuple(getattr(one, key) for key in shared) for one in methods}) == 1
+
+
+def test_a_method_that_can_never_act_is_warned_of(raw_study):
+    raw_study["training"] |= {"prompts_per_batch": 8, "prompts_per_mini_batch": 8}
+    raw_study["run"]["methods"] = ["justrl", "stapo", "cispo", "gspo", "qae", "lp-reg"]
+    idle = [line.partition(":")[0] for line in check_document(parse_study(raw_study))["warnings"]]
+    assert idle == ["methods.cispo", "methods.gspo"]
+    raw_study["training"]["prompts_per_mini_batch"] = 4
+    assert check_document(parse_study(raw_study))["warnings"] == []
