@@ -77,7 +77,7 @@ SCHEMA = pa.schema(
         pa.field("collision", pa.float32()),  # sum over the vocabulary of the squared probabilities
         pa.field("top_tokens", pa.list_(pa.string())),  # the five most likely, in order
         pa.field("top_probabilities", pa.list_(pa.float32())),  # of these
-        # Gradient of the clipped surrogate, whatever the method has, at the logits of the token, without divisor
+        # Gradient of the clipped surrogate (whatever the method has) at the logits, without the divisor
         pa.field("gradient_norm_sq", pa.float32()),  # 0 if clipped or A = 0; null without collision
         pa.field("lower_bound", pa.float32(), nullable=False),  # the paper's, of gradient_norm_sq
         pa.field("upper_bound", pa.float32(), nullable=False),  # the paper's, of gradient_norm_sq
