@@ -120,7 +120,7 @@ def read_tables(
             missing.append(f"{path}: missing; run snakemake")
             continue
         except DamagedFileError as error:
-            errors.append(f"{path}: {error}; {AGAIN}")
+            errors.append(str(error))
             continue
         if identity.get("fingerprint") != expected["fingerprint"]:
             made = f"made by configuration {identity.get('fingerprint')}"
@@ -254,9 +254,8 @@ class Artefacts:
             table = read_token_file(self.root / path)
         except FileNotFoundError as error:
             raise DamagedFileError(f"{path}: missing; run snakemake") from error
-        except DamagedFileError as error:
-            raise DamagedFileError(f"{error}; {AGAIN}") from error
-        found: pd.DataFrame = table.to_pandas()
+        # Metadata of pandas could make a column the index.
+        found: pd.DataFrame = table.to_pandas(ignore_metadata=True)
         found.attrs |= json.loads((table.schema.metadata or {}).get(METADATA_KEY, b"{}"))
         return found
 

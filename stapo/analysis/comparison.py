@@ -17,11 +17,10 @@ from stapo.evaluation.statistics import (
     bootstrap_means,
     holm,
     interval,
-    of_strongest,
+    over_strongest,
     paired_difference,
     percent_interval,
     problem_counts,
-    relative_gain,
     seed_choices,
 )
 from stapo.stages import jobs_of
@@ -222,22 +221,20 @@ def _headline(
         strongest[size] = max(others, key=lambda name: values[name])
         gains[size] = 100 * (values[target] / values[strongest[size]] - 1)
         row, benchmarks = (size, target), study.run.benchmarks
-        draws.append(over_strongest(scores, of, row, others, benchmarks)[1])
+        draws.append(gain_over(scores, of, row, others, benchmarks)[1])
     mean = interval(_mean([*gains.values()]), np.mean(draws, axis=0))
     return Headline(gains, strongest, mean)
 
 
-def over_strongest(
+def gain_over(
     scores: Scores, of: Resampled, row: Row, baselines: Iterable[str], benchmarks: Sequence[str]
 ) -> tuple[float, Array]:
-    """Return the cross-fitted average of the strongest baseline, and resamples of the relative gain over it.
-
-    See `stapo.evaluation.statistics`.
-    """
-    size, _ = row
-    cells = {name: [scores.cells[size, name, b].correct for b in benchmarks] for name in baselines}
-    strongest, drawn = of_strongest(cells, {name: of.draws[size, name] for name in baselines})
-    return strongest, relative_gain(of.draws[row], drawn)
+    """Return `over_strongest` of a row and some baselines of its size."""
+    cells, draws = dict[str, list[Array]](), dict[str, Array]()
+    for name in baselines:
+        cells[name] = [scores.cells[row[0], name, b].correct for b in benchmarks]
+        draws[name] = of.draws[row[0], name]
+    return over_strongest(of.draws[row], cells, draws)
 
 
 def _comparisons(

@@ -9,7 +9,7 @@ import numpy as np
 
 from stapo.analysis.against_paper import has_papers_average, is_papers
 from stapo.analysis.artefacts import Artefacts
-from stapo.analysis.comparison import AVERAGE, accuracies, over_strongest, shown_benchmarks
+from stapo.analysis.comparison import AVERAGE, accuracies, gain_over, shown_benchmarks
 from stapo.analysis.curves import accuracy_label, quantiles_of, values_of
 from stapo.analysis.evidence.estimates import Mask, relative, share
 from stapo.analysis.evidence.quadrants import quadrants
@@ -186,7 +186,7 @@ def _gain(
     known, scores = accuracies(artefacts, decoding, tuple(benchmarks)), artefacts.scores(decoding)
     values, draws = [], []
     for size in sizes:
-        strongest, drawn = over_strongest(scores, known, (size, method), BASELINES, benchmarks)
+        strongest, drawn = gain_over(scores, known, (size, method), BASELINES, benchmarks)
         if strongest <= 0:
             raise UnmeasuredError("the strongest baseline is at 0")
         values.append(100 * (known.cells[size, method][AVERAGE].value / strongest - 1))

@@ -109,7 +109,7 @@ def test_both_verdicts_are_shown_whichever_counts(raw_study, tmp_path, counts):
 @pytest.mark.parametrize(
     ("damage", "cause"),
     [
-        (lambda table: table.drop_columns(["verdict"]), "no column verdict"),
+        (lambda table: table.drop_columns(["verdict"]), "not the columns of this version"),
         (lambda table: pa.concat_tables([table.slice(1), table.slice(1, 1)]), "not 4 samples of"),
         (lambda table: table.slice(0, 0), "0 rows are no multiple"),
         (
