@@ -77,12 +77,8 @@ def read_scores(study: Study, decoding: str, root: Path = Path()) -> Scores:
             with other packages or hardware than the others; one line for each file, or for many.
     """
     tables, provenance = read_tables(study, decoding, study.table_cells(decoding), root)
-    overlap, kinds = {}, ("shared", "sharing_13_words")
-    if (path := root / paths.OVERLAP.format(study=study.name)).exists():
-        found = read_json(path)
-        if not all(isinstance(found.get(kind), dict) for kind in kinds):
-            raise DamagedFileError(f"{path}: no {' or no '.join(kinds)}; {AGAIN}")
-        overlap = {kind: found[kind] for kind in kinds}
+    path = root / paths.OVERLAP.format(study=study.name)
+    overlap = read_json(path) if path.exists() else {}
     column = VERDICT_COLUMNS[study.evaluation.verdict]
     chosen = {(size, "base"): [Checkpoint(size)] for size in study.run.sizes}
     for run in study.runs():

@@ -348,8 +348,7 @@ def _share(
         if not whole.any():
             raise UnmeasuredError(f"{one.size}, {one.title}: no such token was recorded")
         found = share(one.sample, part & whole, whole)
-        percent = Interval(*(100 * end for end in (found.value, found.low, found.high)))
-        yield Measured(one.size, f"{what}, {one.title} [%]", percent, ".1f")
+        yield Measured(one.size, f"{what}, {one.title} [%]", found.times(100), ".1f")
 
 
 QUANTITIES: dict[str, Callable[..., Iterator[Measured]]] = {

@@ -43,6 +43,10 @@ class Interval:
     low: float
     high: float
 
+    def times(self, unit: float) -> "Interval":
+        """Return the same in another unit, such as 100 for percent."""
+        return Interval(unit * self.value, unit * self.low, unit * self.high)
+
 
 @dataclass(frozen=True)
 class Difference:
