@@ -4,7 +4,6 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -103,7 +102,6 @@ def read_tables(
     """
     errors, missing, stale = list[str](), list[str](), list[str]()
     tables: dict[tuple[Checkpoint, str], pa.Table] = {}
-    counts: dict[str, int] = {}
     provenance: dict[str, Any] = {}
     for checkpoint, benchmark in cells:
         path = paths.SCORES.format(
@@ -122,12 +120,7 @@ def read_tables(
             made = f"made by configuration {identity.get('fingerprint')}"
             stale.append(f"{path}: {made}, expected {expected['fingerprint']}; run snakemake again")
         else:
-            errors += _problems(path, identity, expected, provenance, table)
-        if table.num_rows != counts.setdefault(benchmark, table.num_rows):
-            errors.append(
-                f"{path}: {table.num_rows} rows, other checkpoints have {counts[benchmark]} of "
-                f"{benchmark}; {AGAIN}"
-            )
+            errors += _problems(path, identity, provenance)
         if not provenance:
             provenance |= {**identity.get("provenance", {}), "engine": identity.get("engine")}
         tables[checkpoint, benchmark] = table
@@ -149,15 +142,8 @@ def _lines(errors: Sequence[str], what: str) -> list[str]:
     return [f"{errors[0]}; {len(errors)} score files {what}"] if many else [*errors]
 
 
-def _problems(
-    path: str,
-    found: ScoreIdentity,
-    expected: dict[str, Any],
-    others: dict[str, Any],
-    table: pa.Table,
-) -> Iterator[str]:
-    if fault := missing_samples(table, expected["samples"]):
-        yield f"{path}: {fault}; {AGAIN}"
+def _problems(path: str, found: ScoreIdentity, others: dict[str, Any]) -> Iterator[str]:
+    """Yield what was not the same as for the other scores."""
     made = {**found.get("provenance", {}), "engine": found.get("engine")}
     pairs = [(key, made.get(key), others.get(key)) for key in SAME_EVERYWHERE]
     here, there = (one.get("packages", {}) for one in (made, others))
@@ -165,17 +151,6 @@ def _problems(
     for key, one, other in pairs if others else ():
         if one != other:
             yield f"{path}: made with {key} {one}, others with {other}; evaluate all on the same"
-
-
-def missing_samples(table: pa.Table, samples: int) -> str:
-    """Return why a score file does not have N samples of every problem, empty if it does."""
-    rows = table.num_rows
-    if rows == 0 or rows % samples:
-        return f"{rows} rows are no multiple of {samples} samples"
-    cells = zip(table["problem"].to_pylist(), table["sample"].to_pylist(), strict=True)
-    if set(cells) != set(product(range(rows // samples), range(samples))):
-        return f"not {samples} samples of every problem"
-    return ""
 
 
 def by_problem(table: pa.Table, samples: int, column: str) -> Any:

@@ -7,7 +7,7 @@ A study names its primary endpoint before it runs (`compare.endpoint`).
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from math import comb, isfinite, nan
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from scipy.stats import permutation_test
@@ -185,7 +185,7 @@ def gap(ours: Sequence[float], theirs: Sequence[float]) -> Gap:
     return Gap(difference_between(ours, theirs), p_value, detectable)
 
 
-def _exact(kind: str, statistic: Any, *of: Sequence[float]) -> float:
+def _exact(kind: Literal["samples", "independent"], statistic: Any, *of: Sequence[float]) -> float:
     """Return the two-sided p-value of an exact permutation test; nan with one training or too many."""
     if not 1 < len(of[0]) <= EXACT or not all(map(isfinite, chain(*of))):
         return nan

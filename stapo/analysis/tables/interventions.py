@@ -110,10 +110,11 @@ def lemma(tokens: pd.DataFrame) -> tuple[Interval, int]:
     correlations, right = [], 0
     for _, own in tokens.groupby("repetition"):
         logps, entropies, after, advantages = (
-            own[name].astype(float) for name in ("logp", "entropy", "entropy_after", "advantage")
+            own[name].to_numpy(float) for name in ("logp", "entropy", "entropy_after", "advantage")
         )
         change = after - entropies
-        predicted = pd.Series(predicted_change(logps, entropies, advantages), own.index)
-        correlations.append(float(predicted.corr(change, method="spearman")))
-        right += bool((logps.cov(np.exp(logps) * advantages) < 0) == (change.mean() > 0))
+        predicted = pd.Series(predicted_change(logps, entropies, advantages))
+        correlations.append(float(predicted.corr(pd.Series(change), method="spearman")))
+        covariance = np.cov(logps, np.exp(logps) * advantages)[0, 1]
+        right += bool((covariance < 0) == (change.mean() > 0))
     return mean_of_seeds(correlations), right
