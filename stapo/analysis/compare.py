@@ -206,7 +206,7 @@ def _differences(pairs: Mapping[str, Pair]) -> Iterator[Compared]:
             problems=sum(pairs[one][0].shape[1] for one in of),
             first=values[0],
             second=values[1],
-            difference=Interval(found.value, found.low, found.high).times(100),
+            difference=found.times(100),
             p_value=found.p_value,
             detectable=100 * found.detectable,
         )

@@ -49,12 +49,9 @@ class Interval:
 
 
 @dataclass(frozen=True)
-class Difference:
+class Difference(Interval):
     """A paired difference of averages with its interval and two-sided p-value."""
 
-    value: float
-    low: float
-    high: float
     p_value: float
     questions: float
     """The same difference as a number of problems, summed over the benchmarks."""
