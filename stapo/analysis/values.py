@@ -14,9 +14,9 @@ import numpy as np
 
 from stapo import paths
 from stapo.analysis.artefacts import Artefacts
-from stapo.analysis.comparison import AVERAGE, MainTable, TableRow, main_table, of_trainings
+from stapo.analysis.comparison import MainTable, TableRow, main_table, of_trainings
 from stapo.analysis.table import csv_text
-from stapo.evaluation.statistics import Interval, pass_at_k
+from stapo.evaluation.statistics import AVERAGE, Interval, pass_at_k
 from stapo.files import replace_file
 from stapo.study import Study
 

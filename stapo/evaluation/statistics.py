@@ -10,9 +10,10 @@ problems and of the training seeds, and measures it on the other half.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import comb, exp, fsum, inf, isfinite, log, nan, sqrt
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,7 @@ from scipy.special import stdtrit
 Array = NDArray[np.float64]
 
 RESAMPLES = 10_000
+AVERAGE = "Avg"
 TIE = 1e-12
 """Differences that are closer are equal: they were rounded differently."""
 LEVEL = 0.95
@@ -152,6 +154,38 @@ def percent_interval(value: float, draws: Array) -> Interval:
     """Return `interval` of a share in percent, with ends between 0 and 100."""
     found = interval(value, draws)
     return Interval(value, max(found.low, 0.0), min(found.high, 100.0))
+
+
+class Accuracies(NamedTuple):
+    """Accuracies of one method in percent, on benchmarks and averaged over them (`AVERAGE`)."""
+
+    values: dict[str, Interval]
+    """Their intervals are over problems and seeds."""
+    draws: dict[str, Array]
+    """(resamples,) each."""
+
+
+def accuracies_of(
+    cells: Mapping[str, Array],
+    counts: Mapping[str, Array],
+    averaged: Iterable[str],
+    rng: np.random.Generator,
+) -> Accuracies:
+    """Return the accuracies of a method.
+
+    Args:
+        cells: benchmark -> verdicts (S, P, N).
+        counts: benchmark -> result of `problem_counts`; the same for all methods, and so are paired.
+        averaged: benchmarks of the average.
+        rng: random generator for the seeds.
+    """
+    seeds = {n: seed_choices(n, rng) for n in dict.fromkeys(map(len, cells.values()))}
+    draws = {b: 100 * bootstrap_means(c, counts[b], seeds[len(c)]) for b, c in cells.items()}
+    values = {b: 100 * average_at_n(cell) for b, cell in cells.items()}
+    draws[AVERAGE] = np.mean([draws[b] for b in averaged], axis=0)
+    values[AVERAGE] = float(np.mean([values[b] for b in averaged]))
+    intervals = {name: percent_interval(value, draws[name]) for name, value in values.items()}
+    return Accuracies(intervals, draws)
 
 
 def mean_of_seeds(values: Sequence[float]) -> Interval:

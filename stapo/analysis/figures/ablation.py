@@ -5,8 +5,9 @@ from typing import Any
 
 from stapo.analysis import charts
 from stapo.analysis.artefacts import Artefacts
-from stapo.analysis.comparison import AVERAGE, accuracies, shown_benchmarks
+from stapo.analysis.comparison import accuracies, shown_benchmarks
 from stapo.analysis.curves import accuracy_label
+from stapo.evaluation.statistics import AVERAGE
 from stapo.exhibits import Exhibit
 from stapo.study.study import Family, families
 
@@ -49,8 +50,8 @@ def _row(
     x = charts.x_axis(LABELS.get(argument, argument), log=argument == "tau_p")
     y, panels = charts.y_axis(accuracy_label(study, benchmarks)), []
     for decoding in study.run.decodings:
-        known = accuracies(artefacts, decoding, tuple(benchmarks)).cells
-        found = {name: known[size, name][AVERAGE] for name in study.run.methods}
+        known = accuracies(artefacts, decoding, tuple(benchmarks))
+        found = {name: known[size, name].values[AVERAGE] for name in study.run.methods}
         rows = [
             {"x": value, "group": one.title, "text": study.title(name)}
             | charts.interval(found[name])
