@@ -18,7 +18,6 @@ from stapo import paths
 from stapo.files import (
     fingerprint,
     read_json,
-    read_jsonl,
     replace_file,
     write_json,
 )
@@ -213,10 +212,6 @@ class Results:
         """Content of the `provenance.json` of each training."""
         return {run: read_run(self.study, self.root, run) for run in self.study.runs()}
 
-    def metrics(self, run: TrainingRun) -> list[dict[str, Any]]:
-        """Return the metrics records of a training."""
-        return read_jsonl(self.folder / f"runs/{run}/metrics.jsonl")
-
     @cached_property
     def sums(self) -> dict[str, str]:
         """Path -> checksum in `SHA256SUMS`."""
@@ -248,10 +243,6 @@ class Results:
         """
         path = self.folder / f"completions/{checkpoint}/{decoding}/{benchmark}.jsonl"
         return read_responses(path, samples=self.study.benchmarks[benchmark].samples)
-
-    def place(self, path: str) -> Path:
-        """Return a file of the folder, of a path from the working directory of the pipeline."""
-        return self.folder / path.removeprefix(f"results/{self.study.name}/")
 
     def cell(self, job: Job) -> tuple[Checkpoint, str, str]:
         """Return checkpoint, decoding and benchmark of a job of the stage `score`."""

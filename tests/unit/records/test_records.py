@@ -12,7 +12,7 @@ import pytest
 from synthetic_interventions import repetition
 from synthetic_tokens import V, population, write_tokens
 
-from stapo.files import DamagedFileError, write_json
+from stapo.files import DamagedFileError, write_json, write_jsonl
 from stapo.records import interventions, responses, scores, tokens
 from stapo.records.responses import AnsweredProblem
 from stapo.records.scores import METADATA_KEY, SCHEMA, ScoreRow
@@ -67,14 +67,16 @@ def test_a_step_has_the_same_keys_in_the_same_order(without) -> None:
         ({"num_tokens": [1, "2"]}, r"num_tokens\.1: "),
         ({"truncated": [0, 1]}, r"truncated\.0: "),
         ({"responses": ["a", "b", "c"]}, "not 2 responses"),
-        *(({name: ...}, f"^{name}: ") for name in vars(PROBLEM)),
+        *(({name: ...}, f"r:1: {name}: ") for name in vars(PROBLEM)),
     ],
 )
-def test_a_line_of_other_types_or_lengths_is_no_answered_problem(change, reason):
-    assert responses.answered_problem(json.dumps({**vars(PROBLEM), "note": 1})) == PROBLEM
+def test_a_line_of_other_types_or_lengths_is_no_answered_problem(tmp_path, change, reason):
+    write_jsonl(tmp_path / "r", [{**vars(PROBLEM), "note": 1}])
+    assert responses.read_responses(tmp_path / "r") == [PROBLEM]
     line = {name: value for name, value in {**vars(PROBLEM), **change}.items() if value is not ...}
-    with pytest.raises(ValueError, match=reason):
-        responses.answered_problem(json.dumps(line), 2)
+    write_jsonl(tmp_path / "r", [line])
+    with pytest.raises(DamagedFileError, match=reason):
+        responses.read_responses(tmp_path / "r", samples=2)
 
 
 def test_responses_are_whole_or_a_line_says_which_is_not(tmp_path: Path):
