@@ -213,9 +213,8 @@ def ratio_of_seeds(values: Sequence[float]) -> Interval:
 
 def ratio_between(ours: Sequence[float], theirs: Sequence[float]) -> Interval:
     """Return `ratio_of_seeds` of a method divided by that of another, with Welch's interval."""
-    value = ratio_of_seeds(ours).value / ratio_of_seeds(theirs).value
-    half = _welch(_logarithms(ours), _logarithms(theirs))
-    return Interval(value, value * exp(-half), value * exp(half))
+    found = difference_between(_logarithms(ours), _logarithms(theirs))
+    return Interval(exp(found.value), exp(found.low), exp(found.high))
 
 
 def difference_between(ours: Sequence[float], theirs: Sequence[float]) -> Interval:

@@ -37,10 +37,8 @@ SUFFIXES = (".jsonl", ".json", ".jinja", ".parquet", WEIGHTS)
 """Of what other methods, steps and benchmarks leave: nothing that a program would run or a reader believe."""
 RECORDED = (f"/{paths.METRICS_FILE}", f"/{paths.TOKENS_FILE}")
 """Ends of the paths of what a training records."""
-FILE_BYTES = 64 * 2**20
-"""Maximum size of a file without a specific limit; the largest is the report with its figures."""
-LINES_BYTES = 2**28
-"""Maximum size of a file of JSON lines."""
+FILE_BYTES = 2**28
+"""Maximum size of a file that is read, without its token records; the largest are JSON lines."""
 MACHINES = ("engine",)
 """Sections of a published study that say nothing about its results, and are not read."""
 
@@ -298,14 +296,14 @@ def is_rendering(path: str) -> bool:
 def admit(study: Study, folder: Path, layout: Layout) -> tuple[dict[str, Path], list[str]]:
     """Return the visible files of a folder, and an error line for each file that must not be read."""
     found: dict[str, Path] = {}
-    errors = []
+    errors, largest = [], FILE_BYTES + study.training.token_records_mb * 10**6
     for file in sorted(folder.rglob("*")):
         path = file.relative_to(folder).as_posix()
         if file.is_dir() and not file.is_symlink():
             continue
         # Of weights, and of what does not belong to the study, at most checksums are computed.
         is_read = layout.has(path) and file.suffix != WEIGHTS
-        fault = _fault(file, _limit(study, file) if is_read else inf)
+        fault = _fault(file, largest if is_read else inf)
         if fault:
             errors.append(f"{path}: {fault}")
         elif not is_hidden(Path(path)) and path != SUMS:
@@ -321,10 +319,3 @@ def _fault(file: Path, limit: float = FILE_BYTES) -> str | None:
     if not stat.S_ISREG(status.st_mode):
         return "is not a regular file but a device, FIFO or socket"
     return f"has {status.st_size} bytes, more than {limit}" if status.st_size > limit else None
-
-
-def _limit(study: Study, file: Path) -> int:
-    """Return the maximum size of a file that is read."""
-    if file.name == paths.TOKENS_FILE:
-        return FILE_BYTES + study.training.token_records_mb * 10**6
-    return LINES_BYTES if file.suffix == ".jsonl" else FILE_BYTES
