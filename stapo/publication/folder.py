@@ -73,18 +73,6 @@ class Layout:
         other = path in ADDED or path in self.files or verifier
         return self.has(path) and (recorded or not other)
 
-    def visible(self, folder: Path) -> dict[str, Path]:
-        """Return the files of a folder by their paths, hidden ones and the checksums apart.
-
-        Hidden are what Snakemake remembers and what a kill left half written; nothing reads them.
-        """
-        found = {path.relative_to(folder): path for path in folder.rglob("*") if path.is_file()}
-        return {
-            inside.as_posix(): path
-            for inside, path in sorted(found.items())
-            if not is_hidden(inside) and inside.as_posix() != SUMS
-        }
-
 
 def layout(study: Study) -> Layout:
     """Return what belongs to a study's results folder."""
@@ -129,7 +117,7 @@ def write_provenance(study: Study, root: Path = Path()) -> list[Path]:
     write_json(about, {**about_study(study, root), **now})
     lines = [
         f"{known.get(place) or file_sha256(path)}  {place}\n"
-        for place, path in belongs.visible(folder).items()
+        for place, path in admit(study, folder, belongs)[0].items()
         if belongs.has(place)
     ]
     with replace_file(sums) as stream:
@@ -294,7 +282,11 @@ def is_rendering(path: str) -> bool:
 
 
 def admit(study: Study, folder: Path, layout: Layout) -> tuple[dict[str, Path], list[str]]:
-    """Return the visible files of a folder, and an error line for each file that must not be read."""
+    """Return the files of a folder that may be read, and an error line for each that must not be.
+
+    Hidden files and the checksums are apart. Hidden are what Snakemake remembers and what a kill left half
+    written; nothing reads them.
+    """
     found: dict[str, Path] = {}
     errors, largest = [], FILE_BYTES + study.training.token_records_mb * 10**6
     for file in sorted(folder.rglob("*")):
@@ -308,7 +300,7 @@ def admit(study: Study, folder: Path, layout: Layout) -> tuple[dict[str, Path], 
             errors.append(f"{path}: {fault}")
         elif not is_hidden(Path(path)) and path != SUMS:
             found[path] = file
-    return {} if errors else found, errors
+    return found, errors
 
 
 def _fault(file: Path, limit: float = FILE_BYTES) -> str | None:
