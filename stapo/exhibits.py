@@ -36,8 +36,7 @@ NEEDS: dict[Need, str] = {
 FORMER = {
     "figures": (
         "entropy_change", "full_mask", "gradient_bounds", "gradient_norm", "interventions",
-        "response_length",
-        "silenced_by_position",
+        "response_length", "silenced_by_position",
     ),
     "tables": ("ablation", "taxonomy", "taxonomy_v2", "token_frequencies"),
 }  # fmt: skip

@@ -5,8 +5,8 @@ Its stated gains are claims: see `stapo.analysis.tables.verdicts`.
 
 from typing import NamedTuple
 
-from stapo.analysis.comparison import AVERAGE, MainTable
-from stapo.evaluation.statistics import Interval
+from stapo.analysis.comparison import MainTable
+from stapo.evaluation.statistics import AVERAGE, Interval
 from stapo.methods import METHODS
 from stapo.reference import paper
 from stapo.study import Study

@@ -4,7 +4,6 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -77,12 +76,8 @@ def read_scores(study: Study, decoding: str, root: Path = Path()) -> Scores:
             with other packages or hardware than the others; one line for each file, or for many.
     """
     tables, provenance = read_tables(study, decoding, study.table_cells(decoding), root)
-    overlap, kinds = {}, ("shared", "sharing_13_words")
-    if (path := root / paths.OVERLAP.format(study=study.name)).exists():
-        found = read_json(path)
-        if not all(isinstance(found.get(kind), dict) for kind in kinds):
-            raise DamagedFileError(f"{path}: no {' or no '.join(kinds)}; {AGAIN}")
-        overlap = {kind: found[kind] for kind in kinds}
+    path = root / paths.OVERLAP.format(study=study.name)
+    overlap = read_json(path) if path.exists() else {}
     column = VERDICT_COLUMNS[study.evaluation.verdict]
     chosen = {(size, "base"): [Checkpoint(size)] for size in study.run.sizes}
     for run in study.runs():
@@ -107,7 +102,6 @@ def read_tables(
     """
     errors, missing, stale = list[str](), list[str](), list[str]()
     tables: dict[tuple[Checkpoint, str], pa.Table] = {}
-    counts: dict[str, int] = {}
     provenance: dict[str, Any] = {}
     for checkpoint, benchmark in cells:
         path = paths.SCORES.format(
@@ -120,18 +114,13 @@ def read_tables(
             missing.append(f"{path}: missing; run snakemake")
             continue
         except DamagedFileError as error:
-            errors.append(f"{path}: {error}; {AGAIN}")
+            errors.append(str(error))
             continue
         if identity.get("fingerprint") != expected["fingerprint"]:
             made = f"made by configuration {identity.get('fingerprint')}"
             stale.append(f"{path}: {made}, expected {expected['fingerprint']}; run snakemake again")
         else:
-            errors += _problems(path, identity, expected, provenance, table)
-        if table.num_rows != counts.setdefault(benchmark, table.num_rows):
-            errors.append(
-                f"{path}: {table.num_rows} rows, other checkpoints have {counts[benchmark]} of "
-                f"{benchmark}; {AGAIN}"
-            )
+            errors += _problems(path, identity, provenance)
         if not provenance:
             provenance |= {**identity.get("provenance", {}), "engine": identity.get("engine")}
         tables[checkpoint, benchmark] = table
@@ -153,15 +142,8 @@ def _lines(errors: Sequence[str], what: str) -> list[str]:
     return [f"{errors[0]}; {len(errors)} score files {what}"] if many else [*errors]
 
 
-def _problems(
-    path: str,
-    found: ScoreIdentity,
-    expected: dict[str, Any],
-    others: dict[str, Any],
-    table: pa.Table,
-) -> Iterator[str]:
-    if fault := missing_samples(table, expected["samples"]):
-        yield f"{path}: {fault}; {AGAIN}"
+def _problems(path: str, found: ScoreIdentity, others: dict[str, Any]) -> Iterator[str]:
+    """Yield what was not the same as for the other scores."""
     made = {**found.get("provenance", {}), "engine": found.get("engine")}
     pairs = [(key, made.get(key), others.get(key)) for key in SAME_EVERYWHERE]
     here, there = (one.get("packages", {}) for one in (made, others))
@@ -169,17 +151,6 @@ def _problems(
     for key, one, other in pairs if others else ():
         if one != other:
             yield f"{path}: made with {key} {one}, others with {other}; evaluate all on the same"
-
-
-def missing_samples(table: pa.Table, samples: int) -> str:
-    """Return why a score file does not have N samples of every problem, empty if it does."""
-    rows = table.num_rows
-    if rows == 0 or rows % samples:
-        return f"{rows} rows are no multiple of {samples} samples"
-    cells = zip(table["problem"].to_pylist(), table["sample"].to_pylist(), strict=True)
-    if set(cells) != set(product(range(rows // samples), range(samples))):
-        return f"not {samples} samples of every problem"
-    return ""
 
 
 def by_problem(table: pa.Table, samples: int, column: str) -> Any:
@@ -254,9 +225,8 @@ class Artefacts:
             table = read_token_file(self.root / path)
         except FileNotFoundError as error:
             raise DamagedFileError(f"{path}: missing; run snakemake") from error
-        except DamagedFileError as error:
-            raise DamagedFileError(f"{error}; {AGAIN}") from error
-        found: pd.DataFrame = table.to_pandas()
+        # Metadata of pandas could make a column the index.
+        found: pd.DataFrame = table.to_pandas(ignore_metadata=True)
         found.attrs |= json.loads((table.schema.metadata or {}).get(METADATA_KEY, b"{}"))
         return found
 

@@ -191,16 +191,13 @@ def points(
     return [*bars, chart.mark_point(filled=True, size=size, opacity=1)]
 
 
-def bars(
-    rows: Sequence[Row], label: str, group: Mapping[str, Any], several: bool = False
-) -> list[Layer]:
+def bars(rows: Sequence[Row], label: str, group: Mapping[str, Any]) -> list[Layer]:
     """Return the layers of horizontal bars with their intervals.
 
     Args:
         rows: rows whose y are names, in the order of the bars.
         label: label of the values, with the unit.
         group: what `colours` returned.
-        several: whether a name has a bar of each group.
     """
     if not rows:
         return []
@@ -208,7 +205,7 @@ def bars(
     names = [*dict.fromkeys(visible(row["y"]) for row in rows)]
     y = alt.Y("y:N", title=None, sort=names, axis=alt.Axis(labelLimit=220))
     chart = alt.Chart(data(rows)).encode(x=x, y=y)
-    if several:
+    if len(rows) > len(names):  # A bar of each group.
         order = group["color"]["scale"]["domain"]
         chart = chart.encode(yOffset=alt.YOffset("group:N", sort=order))
     drawn = [chart.mark_bar(fillOpacity=0.85).encode(color=group["color"])]

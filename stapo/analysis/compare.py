@@ -26,20 +26,17 @@ from rich.text import Text
 
 from stapo.analysis.table import Column, terminal_table, with_interval
 from stapo.evaluation.statistics import (
+    AVERAGE,
     Array,
     Interval,
-    average_at_n,
-    bootstrap_means,
+    accuracies_of,
     holm,
     paired_difference,
-    percent_interval,
     problem_counts,
-    seed_choices,
 )
 from stapo.study import StudyError
 from stapo.text import visible
 
-AVERAGE = "Avg"
 SEED = 0
 OPTIONAL: dict[str, Any] = {"benchmark": "problems", "seed": 0, "sample": 0}
 """Column that a file may lack -> what stands for it."""
@@ -182,31 +179,21 @@ def _differences(pairs: Mapping[str, Pair]) -> Iterator[Compared]:
     """Yield the difference on each benchmark, and on average where there are several."""
     rng = np.random.default_rng(SEED)
     counts = {name: problem_counts(pair[0].shape[1], rng) for name, pair in pairs.items()}
-    draws: list[dict[str, Array]] = []
-    for side in (0, 1):
-        seeds = {n: seed_choices(n, rng) for n in {len(pair[side]) for pair in pairs.values()}}
-        draws.append(
-            {
-                name: bootstrap_means(pair[side], counts[name], seeds[len(pair[side])])
-                for name, pair in pairs.items()
-            }
-        )
+    first, second = (
+        accuracies_of({name: pair[side] for name, pair in pairs.items()}, counts, pairs, rng)
+        for side in (0, 1)
+    )
     parts = {name: [name] for name in pairs} | ({AVERAGE: [*pairs]} if len(pairs) > 1 else {})
     for name, of in parts.items():
-        values, drawn = [], []
-        for side in (0, 1):
-            mean = float(np.mean([average_at_n(pairs[one][side]) for one in of]))
-            drawn.append(np.mean([draws[side][one] for one in of], axis=0))
-            values.append(percent_interval(100 * mean, 100 * drawn[-1]))
-        found = paired_difference(
-            [pairs[one][1] for one in of], [pairs[one][0] for one in of], drawn[1] - drawn[0], rng
-        )
+        ours, theirs = ([pairs[one][side] for one in of] for side in (1, 0))
+        gap = (second.draws[name] - first.draws[name]) / 100
+        found = paired_difference(ours, theirs, gap, rng)
         yield Compared(
             benchmark=name,
             problems=sum(pairs[one][0].shape[1] for one in of),
-            first=values[0],
-            second=values[1],
-            difference=Interval(*(100 * x for x in (found.value, found.low, found.high))),
+            first=first.values[name],
+            second=second.values[name],
+            difference=found.times(100),
             p_value=found.p_value,
             detectable=100 * found.detectable,
         )

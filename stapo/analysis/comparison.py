@@ -4,34 +4,33 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import combinations
-from typing import NamedTuple
 
 import numpy as np
 
 from stapo.analysis.artefacts import Artefacts, Cell, Scores
 from stapo.evaluation.statistics import (
+    AVERAGE,
+    Accuracies,
     Array,
     Difference,
     Interval,
-    average_at_n,
-    bootstrap_means,
+    accuracies_of,
     holm,
     interval,
-    of_strongest,
+    over_strongest,
     paired_difference,
-    percent_interval,
     problem_counts,
-    relative_gain,
-    seed_choices,
 )
 from stapo.stages import jobs_of
 from stapo.study import Study, TrainingRun
 
-AVERAGE = "Avg"
 SHOWN = "aime24"
 BOOTSTRAP_SEED = 0
 Row = tuple[str, str]
 """Size and method of a row."""
+Resampled = Mapping[Row, Accuracies]
+"""Row -> its accuracies. Resamples contain the same problems for all rows and for all decodings, so that
+differences of resamples are paired by problem."""
 
 
 @dataclass(frozen=True)
@@ -101,19 +100,6 @@ class MainTable:
         return {row.method: row.title for row in self.rows}
 
 
-class Resampled(NamedTuple):
-    """The accuracies of all rows, in percent, with resamples.
-
-    Resamples contain the same problems for all rows and for all decodings, so that differences of resamples
-    are paired by problem.
-    """
-
-    cells: dict[Row, dict[str, Interval]]
-    """Row -> benchmark or `AVERAGE` -> accuracy; intervals are over problems and seeds."""
-    draws: dict[Row, Array]
-    """Row -> resamples of the average."""
-
-
 def main_table(study: Study, decoding: str, scores: Scores) -> MainTable:
     """Return the table of one decoding; resamples have a fixed seed, so that the result is deterministic."""
     rng = np.random.default_rng(BOOTSTRAP_SEED)
@@ -154,19 +140,11 @@ def resampled(
 ) -> Resampled:
     """Return the accuracies of all rows under one decoding, on all benchmarks and averaged over some."""
     counts = {name: problem_counts(n, rng) for name, n in _problems(study, scores).items()}
-    found = Resampled({}, {})
+    found = {}
     for size in study.run.sizes:
         for method in ("base", *study.run.methods):
             cells = {b: scores.cells[size, method, b].correct for b in counts}
-            seeds = seed_choices(len(next(iter(cells.values()))), rng)
-            drawn = {b: 100 * bootstrap_means(cells[b], counts[b], seeds) for b in cells}
-            values = {b: 100 * average_at_n(cells[b]) for b in cells}
-            drawn[AVERAGE] = np.mean([drawn[b] for b in averaged], axis=0)
-            values[AVERAGE] = _mean([values[b] for b in averaged])
-            found.cells[size, method] = {
-                name: percent_interval(value, drawn[name]) for name, value in values.items()
-            }
-            found.draws[size, method] = drawn[AVERAGE]
+            found[size, method] = accuracies_of(cells, counts, averaged, rng)
     return found
 
 
@@ -182,11 +160,13 @@ def _rows(study: Study, scores: Scores, found: Resampled) -> list[TableRow]:
             method=method,
             title=study.title(method),
             source="" if method == "base" else study.method(method).source,
-            cells=cells,
-            best=_best(cells, [row for (other, _), row in found.cells.items() if other == size]),
+            cells=one.values,
+            best=_best(
+                one.values, [row.values for (other, _), row in found.items() if other == size]
+            ),
             responses={b: scores.cells[size, method, b] for b in study.run.benchmarks},
         )
-        for (size, method), cells in found.cells.items()
+        for (size, method), one in found.items()
     ]
 
 
@@ -201,10 +181,6 @@ def _best(
     )
 
 
-def _mean(values: list[float]) -> float:
-    return float(np.mean(values))
-
-
 def _headline(
     study: Study, target: str, baselines: Sequence[str], scores: Scores, of: Resampled
 ) -> Headline | None:
@@ -216,28 +192,26 @@ def _headline(
     others = [name for name in baselines if name != target]
     gains, strongest, draws = {}, {}, []
     for size in study.run.sizes:
-        values = {name: of.cells[size, name][AVERAGE].value for name in [target, *others]}
+        values = {name: of[size, name].values[AVERAGE].value for name in [target, *others]}
         if max([values[name] for name in others], default=0) <= 0:
             return None
         strongest[size] = max(others, key=lambda name: values[name])
         gains[size] = 100 * (values[target] / values[strongest[size]] - 1)
         row, benchmarks = (size, target), study.run.benchmarks
-        draws.append(over_strongest(scores, of, row, others, benchmarks)[1])
-    mean = interval(_mean([*gains.values()]), np.mean(draws, axis=0))
+        draws.append(gain_over(scores, of, row, others, benchmarks)[1])
+    mean = interval(float(np.mean([*gains.values()])), np.mean(draws, axis=0))
     return Headline(gains, strongest, mean)
 
 
-def over_strongest(
+def gain_over(
     scores: Scores, of: Resampled, row: Row, baselines: Iterable[str], benchmarks: Sequence[str]
 ) -> tuple[float, Array]:
-    """Return the cross-fitted average of the strongest baseline, and resamples of the relative gain over it.
-
-    See `stapo.evaluation.statistics`.
-    """
-    size, _ = row
-    cells = {name: [scores.cells[size, name, b].correct for b in benchmarks] for name in baselines}
-    strongest, drawn = of_strongest(cells, {name: of.draws[size, name] for name in baselines})
-    return strongest, relative_gain(of.draws[row], drawn)
+    """Return `over_strongest` of a row and some baselines of its size."""
+    cells, draws = dict[str, list[Array]](), dict[str, Array]()
+    for name in baselines:
+        cells[name] = [scores.cells[row[0], name, b].correct for b in benchmarks]
+        draws[name] = of[row[0], name].draws[AVERAGE]
+    return over_strongest(of[row].draws[AVERAGE], cells, draws)
 
 
 def _comparisons(
@@ -256,7 +230,7 @@ def _comparisons(
         ours, theirs = (
             [scores.cells[*row, b].correct for b in study.run.benchmarks] for row in rows
         )
-        gap = (of.draws[rows[0]] - of.draws[rows[1]]) / 100
+        gap = (of[rows[0]].draws[AVERAGE] - of[rows[1]].draws[AVERAGE]) / 100
         found.append(Comparison(*pair, paired_difference(ours, theirs, gap, rng), 1.0))
     adjusted = holm([one.difference.p_value for one in found])
     return [replace(one, adjusted_p=p) for one, p in zip(found, adjusted, strict=True)]
@@ -279,20 +253,13 @@ def of_trainings(
 ) -> dict[TrainingRun, Interval]:
     """Return the accuracy of each training in percent; intervals are over problems."""
     study, cells = artefacts.study, artefacts.scores(decoding).cells
-    rng, counts = np.random.default_rng(BOOTSTRAP_SEED), {}
-    for name in benchmarks:
-        problems = cells[study.run.sizes[0], "base", name].correct.shape[1]
-        counts[name] = problem_counts(problems, rng)
+    rng, first = np.random.default_rng(BOOTSTRAP_SEED), study.run.sizes[0]
+    counts = {b: problem_counts(cells[first, "base", b].correct.shape[1], rng) for b in benchmarks}
     found = {}
     for run in study.runs():
-        place = study.run.seeds.index(run.seed)
-        parts = {b: cells[run.size, run.method, b].correct[place : place + 1] for b in benchmarks}
-        value = np.mean([average_at_n(part) for part in parts.values()])
-        alone = np.zeros((len(counts[benchmarks[0]]), 1), dtype=np.int64)
-        draws = np.mean(
-            [bootstrap_means(part, counts[b], alone) for b, part in parts.items()], axis=0
-        )
-        found[run] = interval(100 * float(value), 100 * draws)
+        seed = study.run.seeds.index(run.seed)
+        own = {b: cells[run.size, run.method, b].correct[seed : seed + 1] for b in benchmarks}
+        found[run] = accuracies_of(own, counts, benchmarks, rng).values[AVERAGE]
     return found
 
 

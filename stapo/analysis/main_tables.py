@@ -16,9 +16,10 @@ from rich.text import Text
 from stapo import paths
 from stapo.analysis.against_paper import Compared, compare
 from stapo.analysis.artefacts import Artefacts, Cell, read_scores
-from stapo.analysis.comparison import AVERAGE, Comparison, Headline, MainTable, TableRow, main_table
+from stapo.analysis.comparison import Comparison, Headline, MainTable, TableRow, main_table
 from stapo.analysis.table import METHOD, SIZE, Column, markdown_grid, template, terminal_table
 from stapo.analysis.values import values_of
+from stapo.evaluation.statistics import AVERAGE
 from stapo.files import replace_file
 from stapo.records.scores import FAILURES
 from stapo.study import Study

@@ -9,7 +9,7 @@ import numpy as np
 
 from stapo.analysis.against_paper import has_papers_average, is_papers
 from stapo.analysis.artefacts import Artefacts
-from stapo.analysis.comparison import AVERAGE, accuracies, over_strongest, shown_benchmarks
+from stapo.analysis.comparison import accuracies, gain_over, shown_benchmarks
 from stapo.analysis.curves import accuracy_label, quantiles_of, values_of
 from stapo.analysis.evidence.estimates import Mask, relative, share
 from stapo.analysis.evidence.quadrants import quadrants
@@ -17,6 +17,7 @@ from stapo.analysis.evidence.recorded import PERCENTILE, Recorded, percentile, r
 from stapo.analysis.table import with_interval
 from stapo.analysis.tables.stability import entropies
 from stapo.evaluation.statistics import (
+    AVERAGE,
     Array,
     Interval,
     difference_between,
@@ -186,10 +187,10 @@ def _gain(
     known, scores = accuracies(artefacts, decoding, tuple(benchmarks)), artefacts.scores(decoding)
     values, draws = [], []
     for size in sizes:
-        strongest, drawn = over_strongest(scores, known, (size, method), BASELINES, benchmarks)
+        strongest, drawn = gain_over(scores, known, (size, method), BASELINES, benchmarks)
         if strongest <= 0:
             raise UnmeasuredError("the strongest baseline is at 0")
-        values.append(100 * (known.cells[size, method][AVERAGE].value / strongest - 1))
+        values.append(100 * (known[size, method].values[AVERAGE].value / strongest - 1))
         draws.append(drawn)
     mean: Array = np.mean(draws, axis=0)
     return float(np.mean(values)), mean
@@ -292,9 +293,10 @@ def _differences(
     for size in study.run.sizes:
         for ours, theirs in pairs:
             what = f"{study.method(ours).title} minus {study.method(theirs).title} {unit}"
-            value, other = (known.cells[size, one][AVERAGE].value for one in (ours, theirs))
-            draws = known.draws[size, ours] - known.draws[size, theirs]
-            yield Measured(size, what, interval(value - other, draws), "+.2f")
+            first, second = (known[size, one] for one in (ours, theirs))
+            value = first.values[AVERAGE].value - second.values[AVERAGE].value
+            draws = first.draws[AVERAGE] - second.draws[AVERAGE]
+            yield Measured(size, what, interval(value, draws), "+.2f")
 
 
 # Token records
@@ -348,8 +350,7 @@ def _share(
         if not whole.any():
             raise UnmeasuredError(f"{one.size}, {one.title}: no such token was recorded")
         found = share(one.sample, part & whole, whole)
-        percent = Interval(*(100 * end for end in (found.value, found.low, found.high)))
-        yield Measured(one.size, f"{what}, {one.title} [%]", percent, ".1f")
+        yield Measured(one.size, f"{what}, {one.title} [%]", found.times(100), ".1f")
 
 
 QUANTITIES: dict[str, Callable[..., Iterator[Measured]]] = {

@@ -5,7 +5,7 @@ import hashlib
 import json
 from collections.abc import Iterable
 from functools import cache
-from operator import itemgetter
+from math import nan
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from stapo.analysis.against_paper import compare
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.charts import chart_of, specification
 from stapo.analysis.comparison import main_table
-from stapo.analysis.table import TEMPLATES, Column, Table, template
+from stapo.analysis.table import SIZE, TEMPLATES, Column, Table, template
 from stapo.analysis.tables import evidence_table
 from stapo.exhibits import FIGURES, TABLES, figure_names, table_names
 from stapo.files import read_json, replace_file
@@ -92,7 +92,11 @@ def render_report(study: Study, root: Path = Path()) -> str:
 
 def _numbers(artefacts: Artefacts) -> dict[str, Any]:
     """Return tables, setting, cost and provenance."""
-    study, found = artefacts.study, costs(artefacts)
+    study = artefacts.study
+    places = artefacts.of_runs(
+        lambda run: artefacts.root / paths.RUN_PROVENANCE.format(study=study.name, **run.wildcards)
+    )
+    found = {run: read_json(path) if path.exists() else {} for run, path in places.items()}
     scores = {name: artefacts.scores(name) for name in study.run.decodings}
     tables = [main_table(study, name, one) for name, one in scores.items()]
     environments = [record.get("environment", {}) for record in found.values()]
@@ -104,7 +108,7 @@ def _numbers(artefacts: Artefacts) -> dict[str, Any]:
     return {
         "tables": tables,
         "against_paper": [compare(study, table) for table in tables],
-        "costs": _cost_table(study, found),
+        "costs": costs(study, found),
         "made_by": jobs_of(study).one("report", "").fingerprint,
         "provenance": json.dumps(about, indent=1, sort_keys=True),
     }
@@ -123,29 +127,24 @@ def _figure(artefacts: Artefacts, name: str) -> dict[str, Any]:
     }
 
 
-def costs(artefacts: Artefacts) -> dict[TrainingRun, dict[str, Any]]:
-    """Return what each training recorded of itself; empty if it did not."""
-    study, found = artefacts.study, {}
-    for run in study.runs():
-        path = artefacts.root / paths.RUN_PROVENANCE.format(study=study.name, **run.wildcards)
-        found[run] = read_json(path) if path.exists() else {}
-    return found
+def costs(study: Study, found: dict[TrainingRun, dict[str, Any]]) -> Table:
+    """Return the table of what each training cost, by its record."""
 
+    def column(field: str, heading: str, unit: float) -> Column[TrainingRun]:
+        def value(run: TrainingRun) -> float:
+            known = found[run].get(field)
+            return nan if known is None else unit * known
 
-def _cost_table(study: Study, found: dict[TrainingRun, dict[str, Any]]) -> Table:
-    """Return the table of what each training cost; the last row is their sum, unmeasured if a part is."""
-    rows = [[run.size, study.title(run.method), str(run.seed)] for run in found]
-    rows.append(["all", "", ""])
-    for field, (_, unit) in COSTS.items():
-        known: list[Any] = [record.get(field) for record in found.values()]
-        total = None if None in known else sum(known)
-        for row, value in zip(rows, [*known, total], strict=True):
-            row.append("unmeasured" if value is None else format(unit * value, ",.2f"))
-    headings = ["Size", "Method", "Seed", *(heading for heading, _ in COSTS.values())]
-    columns = [Column(heading, itemgetter(i), text=i < 2) for i, heading in enumerate(headings)]
+        return Column(heading, value, ",.2f")
+
     return Table(
-        columns=columns,
-        rows=rows,
+        columns=[
+            SIZE,
+            Column("Method", lambda run: study.title(run.method), text=True),
+            Column("Seed", lambda run: run.seed),
+            *(column(field, *of) for field, of in COSTS.items()),
+        ],
+        rows=[*found],
         caption="What each training cost. Time and energy of the evaluations are not recorded.",
     )
 

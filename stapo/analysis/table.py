@@ -83,12 +83,7 @@ def estimated(
     heading: str, of: Callable[[Row], Interval], form: str = ".3g", unit: float = 1.0
 ) -> Column[Row]:
     """Return a column of values with intervals, in another unit such as 100 for percent."""
-
-    def scaled(row: Row) -> Interval:
-        found = of(row)
-        return Interval(unit * found.value, unit * found.low, unit * found.high)
-
-    return Column(heading, scaled, form)
+    return Column(heading, lambda row: of(row).times(unit), form)
 
 
 def with_interval(found: Interval, form: str) -> str:

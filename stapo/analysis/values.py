@@ -14,9 +14,9 @@ import numpy as np
 
 from stapo import paths
 from stapo.analysis.artefacts import Artefacts
-from stapo.analysis.comparison import AVERAGE, MainTable, TableRow, main_table, of_trainings
+from stapo.analysis.comparison import MainTable, TableRow, main_table, of_trainings
 from stapo.analysis.table import csv_text
-from stapo.evaluation.statistics import Difference, Interval, pass_at_k
+from stapo.evaluation.statistics import AVERAGE, Interval, pass_at_k
 from stapo.files import replace_file
 from stapo.study import Study
 
@@ -61,8 +61,8 @@ def _complete(value: Value) -> Value:
     return {name: rounded(value.get(name)) for name in COLUMNS}
 
 
-def _numbers(found: Interval | Difference, scale: float = 1.0) -> Value:
-    return {end: scale * getattr(found, end) for end in ("value", "low", "high")}
+def _numbers(found: Interval) -> Value:
+    return {end: getattr(found, end) for end in ("value", "low", "high")}
 
 
 def _problems(table: MainTable, of: str) -> int:
@@ -116,7 +116,7 @@ def _differences(table: MainTable) -> Iterator[Value]:
         about = {"size": one.size or None, "method": one.target, "reference": one.baseline}
         average, metric = about | {"benchmark": AVERAGE}, {"metric": "difference of avg@N"}
         tests = {"p_value": found.p_value, "p_holm": one.adjusted_p}
-        yield average | metric | _numbers(found, 100) | tests
+        yield average | metric | _numbers(found.times(100)) | tests
         yield average | {"metric": "difference in questions", "value": found.questions}
         yield average | {"metric": "detectable difference", "value": 100 * found.detectable}
 

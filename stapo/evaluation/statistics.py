@@ -10,10 +10,10 @@ problems and of the training seeds, and measures it on the other half.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 from math import comb, exp, fsum, inf, isfinite, log, nan, sqrt
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from scipy.special import stdtrit
 Array = NDArray[np.float64]
 
 RESAMPLES = 10_000
+AVERAGE = "Avg"
 TIE = 1e-12
 """Differences that are closer are equal: they were rounded differently."""
 LEVEL = 0.95
@@ -44,14 +45,15 @@ class Interval:
     low: float
     high: float
 
+    def times(self, unit: float) -> "Interval":
+        """Return the same in another unit, such as 100 for percent."""
+        return Interval(unit * self.value, unit * self.low, unit * self.high)
+
 
 @dataclass(frozen=True)
-class Difference:
+class Difference(Interval):
     """A paired difference of averages with its interval and two-sided p-value."""
 
-    value: float
-    low: float
-    high: float
     p_value: float
     questions: float
     """The same difference as a number of problems, summed over the benchmarks."""
@@ -154,6 +156,38 @@ def percent_interval(value: float, draws: Array) -> Interval:
     return Interval(value, max(found.low, 0.0), min(found.high, 100.0))
 
 
+class Accuracies(NamedTuple):
+    """Accuracies of one method in percent, on benchmarks and averaged over them (`AVERAGE`)."""
+
+    values: dict[str, Interval]
+    """Their intervals are over problems and seeds."""
+    draws: dict[str, Array]
+    """(resamples,) each."""
+
+
+def accuracies_of(
+    cells: Mapping[str, Array],
+    counts: Mapping[str, Array],
+    averaged: Iterable[str],
+    rng: np.random.Generator,
+) -> Accuracies:
+    """Return the accuracies of a method.
+
+    Args:
+        cells: benchmark -> verdicts (S, P, N).
+        counts: benchmark -> result of `problem_counts`; the same for all methods, and so are paired.
+        averaged: benchmarks of the average.
+        rng: random generator for the seeds.
+    """
+    seeds = {n: seed_choices(n, rng) for n in dict.fromkeys(map(len, cells.values()))}
+    draws = {b: 100 * bootstrap_means(c, counts[b], seeds[len(c)]) for b, c in cells.items()}
+    values = {b: 100 * average_at_n(cell) for b, cell in cells.items()}
+    draws[AVERAGE] = np.mean([draws[b] for b in averaged], axis=0)
+    values[AVERAGE] = float(np.mean([values[b] for b in averaged]))
+    intervals = {name: percent_interval(value, draws[name]) for name, value in values.items()}
+    return Accuracies(intervals, draws)
+
+
 def mean_of_seeds(values: Sequence[float]) -> Interval:
     """Return the mean of one value per training seed, with Student's interval; one value has none.
 
@@ -161,14 +195,14 @@ def mean_of_seeds(values: Sequence[float]) -> Interval:
     """
     if not all(map(isfinite, values)):
         return Interval(nan, nan, nan)
-    mean, squared_error = _mean_and_squared_error(values)
-    half = _student(len(values) - 1) * sqrt(squared_error) if len(values) > 1 else nan
+    mean = fsum(values) / len(values)
+    half = _student(len(values) - 1) * standard_error(values)
     return Interval(mean, mean - half, mean + half)
 
 
-def standard_error(values: Sequence[float]) -> float:
-    """Return the standard error of the mean of one value per training, nan where there is none."""
-    return sqrt(sum(_squared_errors(values)))
+def standard_error(*of: Sequence[float]) -> float:
+    """Return the standard error of a mean over trainings, or of a difference of two; nan if there is none."""
+    return sqrt(sum(map(_squared_error, of)))
 
 
 def ratio_of_seeds(values: Sequence[float]) -> Interval:
@@ -179,9 +213,8 @@ def ratio_of_seeds(values: Sequence[float]) -> Interval:
 
 def ratio_between(ours: Sequence[float], theirs: Sequence[float]) -> Interval:
     """Return `ratio_of_seeds` of a method divided by that of another, with Welch's interval."""
-    value = ratio_of_seeds(ours).value / ratio_of_seeds(theirs).value
-    half = _welch(_logarithms(ours), _logarithms(theirs))
-    return Interval(value, value * exp(-half), value * exp(half))
+    found = difference_between(_logarithms(ours), _logarithms(theirs))
+    return Interval(exp(found.value), exp(found.low), exp(found.high))
 
 
 def difference_between(ours: Sequence[float], theirs: Sequence[float]) -> Interval:
@@ -191,25 +224,23 @@ def difference_between(ours: Sequence[float], theirs: Sequence[float]) -> Interv
     return Interval(value, value - half, value + half)
 
 
-def detectable_between(ours: Sequence[float], theirs: Sequence[float]) -> float:
-    """Return the difference of means that is found with a power of 80 % at 5 %, nan for one value each."""
-    return DETECTABLE * sqrt(sum(_squared_errors(ours, theirs)))
-
-
 def _welch(ours: Sequence[float], theirs: Sequence[float]) -> float:
     """Return half the width of Welch's interval of a difference of means, nan where there is none."""
-    errors = _squared_errors(ours, theirs)
-    if not isfinite(sum(errors)) or sum(errors) == 0:
+    errors = [*map(_squared_error, (ours, theirs))]
+    if not sum(errors) > 0:
         return sum(errors)
     degrees = len(ours) - 1, len(theirs) - 1
     freedom = sum(errors) ** 2 / sum(e**2 / d for e, d in zip(errors, degrees, strict=True))
     return _student(max(int(freedom), 1)) * sqrt(sum(errors))
 
 
-def _squared_errors(*of: Sequence[float]) -> list[float]:
-    """Return the squared standard error of each mean, nan where there is none."""
-    known = all(len(values) > 1 and all(map(isfinite, values)) for values in of)
-    return [_mean_and_squared_error(values)[1] for values in of] if known else [nan]
+def _squared_error(values: Sequence[float]) -> float:
+    """Return the squared standard error of a mean, nan where there is none."""
+    count = len(values)
+    if count < 2 or not all(map(isfinite, values)):
+        return nan
+    mean = fsum(values) / count
+    return fsum((value - mean) ** 2 for value in values) / (count - 1) / count
 
 
 def _student(degrees: int) -> float:
@@ -219,14 +250,6 @@ def _student(degrees: int) -> float:
 
 def _logarithms(values: Sequence[float]) -> list[float]:
     return [log(max(value, 1e-9)) if isfinite(value) else inf for value in values]
-
-
-def _mean_and_squared_error(values: Sequence[float]) -> tuple[float, float]:
-    """Return the mean, and its squared standard error; nan for one value."""
-    count = len(values)
-    mean = fsum(values) / count
-    squares = fsum((value - mean) ** 2 for value in values)
-    return mean, squares / (count - 1) / count if count > 1 else nan
 
 
 def paired_difference(
@@ -266,23 +289,6 @@ def paired_difference(
     bounds = interval(value, draws)
     detectable = DETECTABLE * float(draws.std())
     return Difference(value, bounds.low, bounds.high, p_value, questions, detectable)
-
-
-def exact_p_value(first: Sequence[float] | Array, second: Sequence[float] | Array) -> float:
-    """Return the two-sided p-value of a difference between trainings of two methods, at least 1 / splits.
-
-    All ways of giving the trainings to the two methods are counted, so that nothing is assumed about their
-    distribution. Three seeds of each give at least 0.1: they can show nothing at 5 %.
-
-    Args:
-        first: one value per training of a method, at most eight.
-        second: those of the other method.
-    """
-    pooled = np.array([*first, *second], dtype=float)
-    groups = np.array([*combinations(range(len(pooled)), len(first))])
-    sums = pooled[groups].sum(axis=1)
-    means = sums / len(first) - (pooled.sum() - sums) / len(second)
-    return float((np.abs(means) >= abs(means[0]) - TIE).mean())
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -343,22 +349,21 @@ def _averages(cell: Sequence[Array], problems: Sequence[Array], seeds: Array) ->
     return mean
 
 
-def of_strongest(
-    baselines: Mapping[str, Sequence[Array]], draws: Mapping[str, Array]
+def over_strongest(
+    ours: Array, baselines: Mapping[str, Sequence[Array]], draws: Mapping[str, Array]
 ) -> tuple[float, Array]:
-    """Return the cross-fitted average of the strongest baseline in percent, and its resamples.
+    """Return the cross-fitted average of the strongest baseline, and resamples of the relative gain over it.
+
+    All are in percent. An average is at least 0, and a baseline's 1e-9.
 
     Args:
+        ours: (resamples,) averages of the method.
         baselines: name -> verdicts (S, P, N) of each benchmark.
-        draws: name -> (resamples,) averages in percent.
+        draws: name -> (resamples,) averages of a baseline.
     """
     value, shares = strongest(baselines, np.random.default_rng(SEED))
     mixed = np.sum([share * draws[name] for name, share in shares.items()], axis=0)
     # Resamples vary about the mixture of the baselines; its level is the cross-fitted one.
-    return value, mixed + value - mixed.mean()
-
-
-def relative_gain(ours: Array, theirs: Array) -> Array:
-    """Return (resamples,) relative gains in percent; an average is at least 0, and a baseline's 1e-9."""
-    gain: Array = 100 * (np.maximum(ours, 0.0) / np.maximum(theirs, 1e-9) - 1)
-    return gain
+    theirs = np.maximum(mixed + value - mixed.mean(), 1e-9)
+    gain: Array = 100 * (np.maximum(ours, 0.0) / theirs - 1)
+    return value, gain

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 INSTRUCTION = r" Please reason step by step, and put your final answer within \boxed{}."
 """The paper's words; the single space before them is JustRL's, the paper does not show it."""
-PROMPTS = {"question": "", "math_question": INSTRUCTION}
-"""Functions for `doc_to_text` of a task -> text that they append to the question."""
 DATA_DIR = "STAPO_DATA_DIR"
 QUESTION_COLUMNS = ("problem", "question", "prompt")
 ANSWER_COLUMNS = ("answer", "final_answer", "solution", "reward_model")
@@ -138,7 +136,7 @@ def rows_of(task: Task, problems: Sequence[AnsweredProblem]) -> list[Row]:
     """Return the benchmark rows of answered problems, without the instruction after the question.
 
     Raises:
-        ValueError: `doc_to_text` of the task is not a function of `PROMPTS`.
+        ValueError: `doc_to_text` of the task is no function of this module.
     """
     instruction = _instruction(task)
     return [
@@ -152,11 +150,10 @@ def are_rows_of(task: Task, problems: Sequence[AnsweredProblem]) -> bool:
 
 
 def _instruction(task: Task) -> str:
-    function = str(task["doc_to_text"]).rpartition(".")[2]
-    if function not in PROMPTS:
-        known = ", ".join(PROMPTS)
-        raise ValueError(f"{task['task']}: doc_to_text {function}: known are {known}")
-    return PROMPTS[function]
+    known = {one.__name__: one for one in (question, math_question)}
+    if (name := str(task["doc_to_text"]).rpartition(".")[2]) not in known:
+        raise ValueError(f"{task['task']}: doc_to_text {name}: known are {', '.join(known)}")
+    return known[name]({"question": ""})
 
 
 def question(doc: Row) -> str:

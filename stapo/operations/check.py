@@ -65,7 +65,7 @@ def print_check(study: Study, console: Console) -> None:
     ]
     for name, one in found["methods"].items():
         about = {key: value for key, value in leaves(one).items() if key not in NO_SETTINGS}
-        usual = [None, "", {}]
+        usual: list[Any] = [None, "", {}]
         given = [
             f"{key} {value}"
             for key, value in about.items()

@@ -162,8 +162,10 @@ def _file_errors(results: Results) -> Errors:
 def record_errors(results: Results) -> Errors:
     """Yield a line for each training whose metrics contradict it, and each intervention of other settings."""
     for run, record in results.runs.items():
-        for fault in _step_faults(record, list(results.metrics(run)), results.study.training.steps):
-            yield f"runs/{run}/metrics.jsonl: {fault}"
+        path = f"runs/{run}/metrics.jsonl"
+        steps = read_jsonl(results.folder / path)
+        for fault in _step_faults(record, steps, results.study.training.steps):
+            yield f"{path}: {fault}"
     for job in jobs_of(results.study).all("intervene"):
         if recorded_intervention(job, results.root) != job.fingerprint:
             yield f"{job.outputs[0]}: made with other settings"
@@ -288,7 +290,10 @@ def origin_errors(results: Results) -> Errors:
     for job in of.all("score"):
         (path,), (responses,) = job.outputs, job.inputs
         stated = dict(read_identity(results.root / path))
-        expected = {**cell(of, job), "responses": results.digest(results.place(responses))}
+        expected = {
+            **cell(of, job),
+            "responses": results.digest((results.root / responses).resolve()),
+        }
         engines = engines_of(results.responses(*results.cell(job)))
         if engines != [stated.get("engine")] or not engines[0].startswith(package):
             expected["engine"] = f"{package.strip()}, as of the responses: {engines}"

@@ -18,7 +18,6 @@ from stapo import paths
 from stapo.files import (
     fingerprint,
     read_json,
-    read_jsonl,
     replace_file,
     write_json,
 )
@@ -38,10 +37,8 @@ SUFFIXES = (".jsonl", ".json", ".jinja", ".parquet", WEIGHTS)
 """Of what other methods, steps and benchmarks leave: nothing that a program would run or a reader believe."""
 RECORDED = (f"/{paths.METRICS_FILE}", f"/{paths.TOKENS_FILE}")
 """Ends of the paths of what a training records."""
-FILE_BYTES = 64 * 2**20
-"""Maximum size of a file without a specific limit; the largest is the report with its figures."""
-LINES_BYTES = 2**28
-"""Maximum size of a file of JSON lines."""
+FILE_BYTES = 2**28
+"""Maximum size of a file that is read, without its token records; the largest are JSON lines."""
 MACHINES = ("engine",)
 """Sections of a published study that say nothing about its results, and are not read."""
 
@@ -75,18 +72,6 @@ class Layout:
         verifier = path.startswith("models/verifier/")
         other = path in ADDED or path in self.files or verifier
         return self.has(path) and (recorded or not other)
-
-    def visible(self, folder: Path) -> dict[str, Path]:
-        """Return the files of a folder by their paths, hidden ones and the checksums apart.
-
-        Hidden are what Snakemake remembers and what a kill left half written; nothing reads them.
-        """
-        found = {path.relative_to(folder): path for path in folder.rglob("*") if path.is_file()}
-        return {
-            inside.as_posix(): path
-            for inside, path in sorted(found.items())
-            if not is_hidden(inside) and inside.as_posix() != SUMS
-        }
 
 
 def layout(study: Study) -> Layout:
@@ -132,7 +117,7 @@ def write_provenance(study: Study, root: Path = Path()) -> list[Path]:
     write_json(about, {**about_study(study, root), **now})
     lines = [
         f"{known.get(place) or file_sha256(path)}  {place}\n"
-        for place, path in belongs.visible(folder).items()
+        for place, path in admit(study, folder, belongs)[0].items()
         if belongs.has(place)
     ]
     with replace_file(sums) as stream:
@@ -213,10 +198,6 @@ class Results:
         """Content of the `provenance.json` of each training."""
         return {run: read_run(self.study, self.root, run) for run in self.study.runs()}
 
-    def metrics(self, run: TrainingRun) -> list[dict[str, Any]]:
-        """Return the metrics records of a training."""
-        return read_jsonl(self.folder / f"runs/{run}/metrics.jsonl")
-
     @cached_property
     def sums(self) -> dict[str, str]:
         """Path -> checksum in `SHA256SUMS`."""
@@ -248,10 +229,6 @@ class Results:
         """
         path = self.folder / f"completions/{checkpoint}/{decoding}/{benchmark}.jsonl"
         return read_responses(path, samples=self.study.benchmarks[benchmark].samples)
-
-    def place(self, path: str) -> Path:
-        """Return a file of the folder, of a path from the working directory of the pipeline."""
-        return self.folder / path.removeprefix(f"results/{self.study.name}/")
 
     def cell(self, job: Job) -> tuple[Checkpoint, str, str]:
         """Return checkpoint, decoding and benchmark of a job of the stage `score`."""
@@ -305,21 +282,25 @@ def is_rendering(path: str) -> bool:
 
 
 def admit(study: Study, folder: Path, layout: Layout) -> tuple[dict[str, Path], list[str]]:
-    """Return the visible files of a folder, and an error line for each file that must not be read."""
+    """Return the files of a folder that may be read, and an error line for each that must not be.
+
+    Hidden files and the checksums are apart. Hidden are what Snakemake remembers and what a kill left half
+    written; nothing reads them.
+    """
     found: dict[str, Path] = {}
-    errors = []
+    errors, largest = [], FILE_BYTES + study.training.token_records_mb * 10**6
     for file in sorted(folder.rglob("*")):
         path = file.relative_to(folder).as_posix()
         if file.is_dir() and not file.is_symlink():
             continue
         # Of weights, and of what does not belong to the study, at most checksums are computed.
         is_read = layout.has(path) and file.suffix != WEIGHTS
-        fault = _fault(file, _limit(study, file) if is_read else inf)
+        fault = _fault(file, largest if is_read else inf)
         if fault:
             errors.append(f"{path}: {fault}")
         elif not is_hidden(Path(path)) and path != SUMS:
             found[path] = file
-    return {} if errors else found, errors
+    return found, errors
 
 
 def _fault(file: Path, limit: float = FILE_BYTES) -> str | None:
@@ -330,10 +311,3 @@ def _fault(file: Path, limit: float = FILE_BYTES) -> str | None:
     if not stat.S_ISREG(status.st_mode):
         return "is not a regular file but a device, FIFO or socket"
     return f"has {status.st_size} bytes, more than {limit}" if status.st_size > limit else None
-
-
-def _limit(study: Study, file: Path) -> int:
-    """Return the maximum size of a file that is read."""
-    if file.name == paths.TOKENS_FILE:
-        return FILE_BYTES + study.training.token_records_mb * 10**6
-    return LINES_BYTES if file.suffix == ".jsonl" else FILE_BYTES

@@ -147,7 +147,7 @@ def read_responses(
         try:
             if number > len(lines):
                 raise ValueError("truncated, the last line has no line end")
-            problems.append(answered_problem(line, samples))
+            problems.append(_problem(line, samples))
         except ValueError as error:
             raise DamagedFileError(f"{path}:{number}: {error}; {AGAIN}") from error
     if not problems:
@@ -160,19 +160,11 @@ def read_responses(
     return problems
 
 
-def answered_problem(line: str | bytes, samples: int | None = None) -> AnsweredProblem:
-    """Return the problem of an untrusted line; unknown fields are ignored.
-
-    Args:
-        line: a line of published responses.
-        samples: expected number of responses, if known.
-
-    Raises:
-        ValueError: a field is missing or has another type, or the number of responses differs.
-    """
+def _problem(line: bytes, samples: int | None) -> AnsweredProblem:
+    """Return the problem of an untrusted line; unknown fields are ignored."""
     found = record_of(AnsweredProblem, line)
     counts = {len(getattr(found, name)) for name in PER_SAMPLE}
-    if len(counts) != 1 or counts == {0} or (samples is not None and counts != {samples}):
+    if len(counts) > 1 or counts == {0} or samples not in (None, *counts):
         wanted = "as many responses" if samples is None else f"{samples} responses"
         raise ValueError(f"not {wanted}, token counts and ends")
     return found

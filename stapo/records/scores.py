@@ -10,7 +10,8 @@ from typing import Any, Literal, TypedDict, cast, get_args, get_type_hints
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from stapo.files import DamagedFileError, replace_file
+from stapo.files import AGAIN, DamagedFileError, replace_file
+from stapo.records.reading import read_table
 
 Verdict = Literal["correct", "wrong", "no_box", "unparsable", "timeout", "crash"]
 """Verdicts of the rule-based grader; `timeout` and `crash` are failures of the grader and count as wrong."""
@@ -87,9 +88,7 @@ def _column_type(kind: Any) -> pa.DataType:
     return {int: pa.int32(), str: pa.string(), bool: pa.bool_()}[plain]
 
 
-_FIELDS = get_type_hints(ScoreRow)
-SCHEMA = pa.schema([(name, _column_type(kind)) for name, kind in _FIELDS.items()])
-MAY_BE_NULL = frozenset(name for name, kind in _FIELDS.items() if NoneType in get_args(kind))
+SCHEMA = pa.schema([(name, _column_type(kind)) for name, kind in get_type_hints(ScoreRow).items()])
 METADATA_KEY = b"stapo"
 """Key of the identity, as JSON, in the metadata of the parquet schema."""
 
@@ -108,53 +107,32 @@ def metadata_of(identity: ScoreIdentity) -> dict[bytes, str]:
 
 
 def read_score_file(path: Path) -> tuple[pa.Table, ScoreIdentity]:
-    """Return the table and the metadata of a score file, which may have further columns.
+    """Return the table and the metadata of a score file.
 
     Raises:
         FileNotFoundError: the file does not exist.
-        DamagedFileError: it is not a score file; the message says why.
+        DamagedFileError: it is not a score file.
     """
-    try:
-        table = pq.read_table(path)
-    except FileNotFoundError:
-        raise
-    except (OSError, pa.ArrowException) as error:
-        raise DamagedFileError(f"truncated or corrupt ({str(error)[:200]!r})") from error
-    for field in SCHEMA:
-        if table.schema.get_field_index(field.name) < 0:
-            raise DamagedFileError(f"no column {field.name}")
-        if (found := table.schema.field(field.name).type) != field.type:
-            raise DamagedFileError(f"column {field.name} is of {found}")
-        if field.name not in MAY_BE_NULL and table[field.name].null_count:
-            raise DamagedFileError(f"column {field.name} has missing values")
-    return table, identity_in(table.schema)
+    return read_table(path, SCHEMA), read_identity(path)
 
 
 def read_identity(path: Path) -> ScoreIdentity:
-    """Return the metadata of a score file, without reading its rows.
+    """Return the metadata of a score file, without its rows; the types of single values are not checked.
 
     Raises:
         OSError: the file cannot be read.
-        ValueError: it has no metadata, or is not a parquet file.
+        ValueError: it is not a parquet file, or has no valid identity.
     """
-    return identity_in(pq.read_schema(path))
-
-
-def identity_in(schema: pa.Schema) -> ScoreIdentity:
-    """Return the identity in the metadata of a schema; the types of single values are not checked.
-
-    Raises:
-        DamagedFileError: there is no valid identity.
-    """
+    schema = pq.read_schema(path)
     try:
         found = json.loads((schema.metadata or {}).get(METADATA_KEY, b""))
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict) or not isinstance(found.get("provenance", {}), dict):
-        raise DamagedFileError("does not say what made it")
+        raise DamagedFileError(f"{path}: does not say what made it; {AGAIN}")
     return cast("ScoreIdentity", found)
 
 
 def rows_of(table: pa.Table) -> list[ScoreRow]:
     """Return the rows of a score file."""
-    return [ScoreRow(**row) for row in table.select(SCHEMA.names).to_pylist()]
+    return [ScoreRow(**row) for row in table.to_pylist()]

@@ -1,6 +1,5 @@
 """The record of one optimiser step: a line of `metrics.jsonl`."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from math import nan
 from typing import Any
@@ -85,20 +84,3 @@ def as_line(record: StepRecord) -> dict[str, Any]:
     """Return a record as the JSON object of its line."""
     line = {one.name: getattr(record, one.name) for one in fields(record)}
     return {name: value for name, value in line.items() if value is not None}
-
-
-def from_line(line: Mapping[str, Any]) -> StepRecord:
-    """Return the record of a line, which may be incomplete or untrusted.
-
-    Fields that are missing or have another type become nan, 0 or empty.
-    """
-    known: dict[Any, tuple[tuple[type, ...], Any]] = {
-        float: ((float, int), nan), int: ((int,), 0), dict[str, float]: ((dict,), {}),
-        float | None: ((float, int), None),
-    }  # fmt: skip
-    found: dict[str, Any] = {}
-    for one in fields(StepRecord):
-        kinds, otherwise = known.get(one.type, ((dict,), None))
-        value = line.get(one.name)
-        found[one.name] = value if type(value) in kinds else otherwise
-    return StepRecord(**found)

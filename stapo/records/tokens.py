@@ -15,15 +15,12 @@ the gradient that it has if it is kept, so that silenced and retained tokens can
 responses that it does not read.
 """
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from stapo.files import DamagedFileError
 from stapo.records.reading import read_table
 
 VERSION = 1
@@ -86,9 +83,6 @@ SCHEMA = pa.schema(
 
 MARK = pa.field("mark", pa.string(), nullable=False)
 """What the token is, one of `stapo.models.marked.MARKS`: a further column, of tiny worlds that know it."""
-TOPS = ("top_tokens", "top_probabilities")
-FINITE = ("weight", "probability", "entropy", "advantage", "reward")
-"""Columns of finite numbers. A huge importance ratio has bounds that are infinite in single precision."""
 
 
 def rows_per_step(megabytes: int, steps: int) -> int:
@@ -115,38 +109,7 @@ def read_token_file(path: Path) -> pa.Table:
     """Return the token records of a training.
 
     Raises:
-        DamagedFileError: the file is truncated or corrupt, or has other columns or impossible values.
+        DamagedFileError: the file is truncated or corrupt, or has other columns.
         FileNotFoundError: there is no such file.
     """
-    table = read_table(path, SCHEMA, optional=MARK)
-    # Metadata of pandas could make a column the index.
-    about = (table.schema.metadata or {}).get(METADATA_KEY, b"{}")
-    if (fault := _fault(table, about)) is not None:
-        raise DamagedFileError(f"{path}: {fault}")
-    return table.replace_schema_metadata({METADATA_KEY: about})
-
-
-def _fault(table: pa.Table, about: bytes) -> str | None:
-    """Return which values of a file no estimate can be made from, None without such values."""
-    try:
-        found = json.loads(about)
-        size, s2t = found.get("vocab_size"), found.get("s2t")
-        asked = s2t and (float(s2t["tau_p"]), float(s2t["quantile"]), s2t["scope"])
-    except (ValueError, RecursionError, AttributeError, LookupError, TypeError):
-        return "its metadata says no arguments of S2T"
-    if s2t is not None and (not asked or not isinstance(asked[2], str)):
-        return "its metadata says no arguments of S2T"
-    if table.num_rows and not (type(size) is int and size > 1):
-        return "its metadata says no size of the vocabulary"
-    weight, position = table["weight"], table["position"]
-    lengths = [pc.list_value_length(table[name]) for name in TOPS]
-    impossible = [
-        *((name, pc.invert(pc.is_finite(table[name]))) for name in FINITE),
-        ("weight", pc.or_(pc.less(weight, 1), pc.greater_equal(weight, 2**53))),
-        ("position", pc.or_(pc.less(position, 0), pc.greater_equal(position, table["length"]))),
-        ("kind", pc.invert(pc.is_in(table["kind"], pa.array(KINDS)))),
-        ("top_tokens", pc.not_equal(*lengths)),
-        *((name, pc.is_null(pc.list_flatten(table[name]))) for name in TOPS),
-    ]
-    wrong = (name for name, rows in impossible if pc.any(rows).as_py())
-    return next((f"{name} has impossible values" for name in wrong), None)
+    return read_table(path, SCHEMA, optional=MARK)

@@ -37,7 +37,7 @@ from stapo.provenance import (
     sums_of,
     write_sums,
 )
-from stapo.records.step import PHASES, StepRecord, as_line, from_line
+from stapo.records.step import PHASES, StepRecord, as_line
 from stapo.study import StudyError
 from stapo.study.schema import EngineSettings, TrainingSettings
 from stapo.text import visible
@@ -282,8 +282,8 @@ def _publish(trainer: StapoTrainer, job: TrainingJob, prompts: Sequence[int]) ->
 
 def _provenance(job: TrainingJob, outputs: list[Path]) -> dict[str, Any]:
     """Return a run's inputs, environment, costs, and checksums of outputs, relative to their directory."""
-    metrics = [from_line(line) for line in read_jsonl(job.work / METRICS_FILE)]
-    seconds = sum(record.seconds.get(phase, 0) for record in metrics for phase in PHASES)
+    metrics = read_jsonl(job.work / METRICS_FILE)
+    seconds = sum(record["seconds"].get(phase, 0) for record in metrics for phase in PHASES)
     environment_now, tried = environment(), attempts(job.work)
     known = [record["joules"] for record in tried if record.get("joules") is not None]
     return {

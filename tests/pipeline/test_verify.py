@@ -18,7 +18,13 @@ from synthetic import leave_out_raw_data
 from stapo.evaluation.scores import score
 from stapo.files import read_jsonl, write_jsonl
 from stapo.provenance import SUMS, file_sha256
-from stapo.publication.folder import about_study, layout, read_published_study, write_provenance
+from stapo.publication.folder import (
+    about_study,
+    admit,
+    layout,
+    read_published_study,
+    write_provenance,
+)
 from stapo.publication.verify import CHECKS, LIMITS, RAW_CHECKS, SUMMARY, guarded, opened, verify
 from stapo.records.responses import PER_SAMPLE
 from stapo.records.scores import metadata_of, read_identity
@@ -60,9 +66,13 @@ def first_error(folder: Path, question: str) -> str | None:
 
 def summed(folder: Path) -> None:
     """Write `SHA256SUMS` again, as somebody who found a checksum wrong."""
-    belongs = layout(read_published_study(folder))
+    study = read_published_study(folder)
+    belongs = layout(study)
     old = dict(reversed(line.split("  ")) for line in (folder / SUMS).read_text().splitlines())
-    new = {**old, **{path: file_sha256(at) for path, at in belongs.visible(folder).items()}}
+    new = {
+        **old,
+        **{path: file_sha256(at) for path, at in admit(study, folder, belongs)[0].items()},
+    }
     lines = [f"{sha}  {path}\n" for path, sha in sorted(new.items()) if belongs.has(path)]
     (folder / SUMS).write_text("".join(lines))
 

@@ -19,13 +19,13 @@ The learning potential of v1 to v3 is not computed: its formula is not known her
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import product
 from math import nan
 
 import numpy as np
 
 from stapo.analysis.evidence.estimates import Mask, mean, ratio, relative, share
-from stapo.analysis.evidence.recorded import Recorded
-from stapo.analysis.interventions import predicted_change
+from stapo.analysis.evidence.recorded import Recorded, Tokens
 from stapo.evaluation.statistics import Interval
 from stapo.reference import confidence, paper
 
@@ -38,33 +38,15 @@ NAMES = (
 
 
 @dataclass(frozen=True)
-class Quadrant:
-    """A quadrant of one method and size."""
+class Quadrant(Tokens):
+    """A quadrant of one method and size; its name is one of `NAMES`."""
 
-    size: str
-    title: str
-    of: Recorded
     advantage: str
     """Sign of A, "> 0" or "< 0"."""
+    whole: Mask
+    """(n,) tokens with the same sign of A."""
     rare: bool
     sure: bool
-
-    @property
-    def name(self) -> str:
-        """One of `NAMES`."""
-        return NAMES[2 * (not self.rare) + (not self.sure)]
-
-    @cached_property
-    def whole(self) -> Mask:
-        """(n,) tokens with the same sign of A."""
-        found: Mask = self.of.numbers("advantage") * (1 if self.advantage == "> 0" else -1) > 0
-        return found
-
-    @cached_property
-    def mask(self) -> Mask:
-        """Its tokens, (n,)."""
-        found: Mask = self.whole & (self.of.rare == self.rare) & (self.of.sure == self.sure)
-        return found
 
     @cached_property
     def share(self) -> Interval:
@@ -81,8 +63,8 @@ class Quadrant:
         """Percent by which the norm exceeds that of high probability and entropy; nan for this one."""
         if self.name == NAMES[-1]:
             return Interval(nan, nan, nan)
-        other, known = replace(self, rare=False, sure=False), self.of.measured
-        return relative(self.of.sample, self.of.known_norm, self.mask & known, other.mask & known)
+        known, last = self.of.measured, self.whole & ~self.of.rare & ~self.of.sure
+        return relative(self.of.sample, self.of.known_norm, self.mask & known, last & known)
 
     @cached_property
     def gradient_share(self) -> Interval:
@@ -96,20 +78,19 @@ class Quadrant:
     @cached_property
     def entropy_change(self) -> Interval:
         """Mean of the predicted entropy change."""
-        of = self.of
-        logps = np.log(np.maximum(of.numbers("probability"), np.finfo(float).tiny))
-        change = predicted_change(logps, of.numbers("entropy"), of.numbers("advantage"))
-        return mean(of.sample, change, self.mask)
+        change = self.of.predicted_change(self.of.numbers("advantage"))
+        return mean(self.of.sample, change, self.mask)
 
 
 def quadrants(one: Recorded, signs: Sequence[str] = ("> 0",)) -> list[Quadrant]:
     """Return the quadrants of one method and size, in the order of `NAMES` for each sign of A."""
-    return [
-        Quadrant(one.size, one.title, one, sign, rare, sure)
-        for sign in signs
-        for rare in (True, False)
-        for sure in (True, False)
-    ]
+    found = []
+    for sign in signs:
+        whole: Mask = one.numbers("advantage") * (1 if sign == "> 0" else -1) > 0
+        for name, (rare, sure) in zip(NAMES, product((True, False), repeat=2), strict=True):
+            mask: Mask = whole & (one.rare == rare) & (one.sure == sure)
+            found.append(Quadrant(one, name, mask, sign, whole, rare, sure))
+    return found
 
 
 def paper_note() -> str:

@@ -22,6 +22,7 @@ import pandas as pd
 
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.evidence.estimates import Array, Indices, Mask, Sample, sample_of
+from stapo.analysis.interventions import predicted_change
 from stapo.methods import s2t_arguments
 from stapo.study import TrainingRun
 
@@ -120,18 +121,35 @@ class Recorded:
         found: Mask = (self.frame["kind"] == kind).to_numpy(dtype=bool)
         return found
 
-    @cached_property
-    def _hash(self) -> Array:
-        """A number in (0, 1] for each token, by its place: always the same, in whatever order records are."""
-        keys = self.frame[["seed", "step", "prompt", "response", "position"]].astype("int64")
-        hashes = np.asarray(pd.util.hash_pandas_object(keys, index=False), np.uint64)
-        return (hashes.astype(float) + 1) / 2.0**64
-
     def shuffled(self, of: Mask) -> Indices:
         """Return the indices of some tokens in a random order, which is always the same."""
-        places = np.flatnonzero(of)
-        found: Indices = places[np.argsort(self._hash[places], kind="stable")]
+        found: Indices = np.random.default_rng(0).permutation(np.flatnonzero(of))
         return found
+
+    def predicted_change(self, advantages: Array) -> Array:
+        """Return the change of the entropy that the lemma predicts for each token with an advantage."""
+        logps = np.log(np.maximum(self.numbers("probability"), np.finfo(float).tiny))
+        return predicted_change(logps, self.numbers("entropy"), advantages)
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Some recorded tokens of one method and size: a row of a table."""
+
+    of: Recorded
+    name: str
+    mask: Mask
+    """(n,)"""
+
+    @property
+    def size(self) -> str:
+        """Size of the models."""
+        return self.of.size
+
+    @property
+    def title(self) -> str:
+        """Title of the method."""
+        return self.of.title
 
 
 @lru_cache(maxsize=1)

@@ -23,7 +23,7 @@ def make(artefacts: Artefacts) -> Any:
             if one.size == size
             for row in sources(one, artefacts.study)
         ]
-        layers = charts.bars(rows, "predicted change per token", group, several=True)
+        layers = charts.bars(rows, "predicted change per token", group)
         panels.append(charts.panel([*layers, *charts.rule(0.0, vertical=True)], size, height=360))
     caption = (
         "Change of the entropy that the lemma predicts for an update, up to a positive factor, by the tokens "

@@ -37,7 +37,7 @@ def make(artefacts: Artefacts) -> Any:
         recall = [_bar(row, row.found()) for row in rows if row.mask is not row.whole]
         labels = "wrong tokens among them [%]", "of all wrong tokens [%]"
         for bars, label in zip((precision, recall), labels, strict=True):
-            panels.append(charts.panel(charts.bars(bars, label, group, several=True), size))
+            panels.append(charts.panel(charts.bars(bars, label, group), size))
     caption = (
         "Recorded tokens that are wrong (detours and slips, by the marks of the builder) in what masks "
         "select, with 95 % intervals. Left the precision of a mask, right its recall: of what a method "

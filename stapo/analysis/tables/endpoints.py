@@ -5,8 +5,9 @@ A study names its primary endpoint before it runs (`compare.endpoint`).
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from math import isfinite, nan
-from typing import Any, NamedTuple
+from itertools import chain
+from math import comb, isfinite, nan
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from scipy.stats import permutation_test
@@ -19,9 +20,7 @@ from stapo.analysis.tables.stability import entropies
 from stapo.evaluation.statistics import (
     DETECTABLE,
     Interval,
-    detectable_between,
     difference_between,
-    exact_p_value,
     mean_of_seeds,
     standard_error,
 )
@@ -167,23 +166,33 @@ def paired_gap(ours: Sequence[Sequence[float]], theirs: Sequence[Sequence[float]
     """
     gaps = [[a - b for a, b in zip(*of, strict=True)] for of in zip(ours, theirs, strict=True)]
     pairs = [gap for of in gaps for gap in of]
-    p_value = nan
-    if len(pairs) <= EXACT and all(map(isfinite, pairs)):
-        mean: Any = np.mean
-        # All signs are counted where there are no more of them than resamples.
-        found = permutation_test(
-            (pairs,), mean, permutation_type="samples", n_resamples=2**EXACT, rng=0
-        )
-        p_value = float(found.pvalue)
     over_models = mean_of_seeds([mean_of_seeds(of).value for of in gaps])
+    p_value = _exact("samples", np.mean, pairs)
     return Gap(mean_of_seeds(pairs), p_value, DETECTABLE * standard_error(pairs), over_models)
 
 
 def gap(ours: Sequence[float], theirs: Sequence[float]) -> Gap:
-    """Return the difference of a target and another method, from one value for each training."""
-    several = 1 < len(ours) <= EXACT and all(map(isfinite, (*ours, *theirs)))
-    p_value = exact_p_value(ours, theirs) if several else nan
-    return Gap(difference_between(ours, theirs), p_value, detectable_between(ours, theirs))
+    """Return the difference of a target and another method, from one value for each training.
+
+    The exact test is over all ways of giving the trainings to the two methods.
+    """
+
+    def difference(first: Any, second: Any, axis: int) -> Any:
+        return first.mean(axis=axis) - second.mean(axis=axis)
+
+    p_value = _exact("independent", difference, ours, theirs)
+    detectable = DETECTABLE * standard_error(ours, theirs)
+    return Gap(difference_between(ours, theirs), p_value, detectable)
+
+
+def _exact(kind: Literal["samples", "independent"], statistic: Any, *of: Sequence[float]) -> float:
+    """Return the two-sided p-value of an exact permutation test; nan with one training or too many."""
+    if not 1 < len(of[0]) <= EXACT or not all(map(isfinite, chain(*of))):
+        return nan
+    # All permutations are counted where there are no more of them than resamples.
+    count = comb(2 * EXACT, EXACT)
+    found = permutation_test(of, statistic, permutation_type=kind, n_resamples=count, rng=0)
+    return float(found.pvalue)
 
 
 def make(artefacts: Artefacts) -> Table:

@@ -1,13 +1,12 @@
 """Why the entropy moves: the change that the lemma predicts, by what a token is and what removes it."""
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.evidence.estimates import Mask, ratio, share
-from stapo.analysis.evidence.recorded import Recorded, notes_of, recorded
-from stapo.analysis.interventions import predicted_change
+from stapo.analysis.evidence.recorded import Recorded, Tokens, notes_of, recorded
 from stapo.analysis.table import METHOD, SIZE, Column, Table, estimated
 from stapo.evaluation.statistics import Interval
 from stapo.exhibits import Exhibit
@@ -16,24 +15,12 @@ from stapo.study import Study
 EXHIBIT = Exhibit(order=45, title="Why the entropy moves")
 
 
-class Source(NamedTuple):
+@dataclass(frozen=True)
+class Source(Tokens):
     """Some tokens of one method and size."""
 
-    of: Recorded
-    name: str
-    mask: Mask
     acts: bool
     """Whether they have a gradient; otherwise the change is the one that they would have brought."""
-
-    @property
-    def size(self) -> str:
-        """Size of the models."""
-        return self.of.size
-
-    @property
-    def title(self) -> str:
-        """Title of the method."""
-        return self.of.title
 
     @property
     def share(self) -> Interval:
@@ -44,9 +31,7 @@ class Source(NamedTuple):
     def change(self) -> Interval:
         """Predicted change of the entropy by these tokens, per token of the mini-batch."""
         of = self.of
-        logps = np.log(np.maximum(of.numbers("probability"), np.finfo(float).tiny))
-        ratios = np.nan_to_num(of.numbers("ratio"))
-        by_token = predicted_change(logps, of.numbers("entropy"), ratios * of.numbers("advantage"))
+        by_token = of.predicted_change(np.nan_to_num(of.numbers("ratio")) * of.numbers("advantage"))
         return ratio(of.sample, np.where(self.mask, by_token, 0.0), np.ones(len(by_token)))
 
 

@@ -1,18 +1,20 @@
-"""What one update with and without silencing changes, and whether silencing causes stability."""
+"""What one update with and without silencing changes, at each checkpoint."""
 
 from collections.abc import Iterator, Sequence
 from statistics import fmean
 from typing import NamedTuple
 
-from stapo.analysis import interventions as effects
+import numpy as np
+import pandas as pd
+
 from stapo.analysis.artefacts import Artefacts
-from stapo.analysis.interventions import QUANTITIES, arm_title, title_of
+from stapo.analysis.interventions import QUANTITIES, arm_title, measured, predicted_change
 from stapo.analysis.table import Column, Table, with_interval
-from stapo.evaluation.statistics import mean_of_seeds
+from stapo.evaluation.statistics import Interval, mean_of_seeds
 from stapo.exhibits import Exhibit
-from stapo.records.arms import ARMS, NOTHING, SILENCED
+from stapo.records.arms import ARMS, NOTHING
 from stapo.records.interventions import Repetition
-from stapo.study import Checkpoint
+from stapo.study import Checkpoint, Study
 
 EXHIBIT = Exhibit(order=90, title="One update with and without silencing", needs="interventions")
 
@@ -25,44 +27,59 @@ class ArmRow(NamedTuple):
     done: Sequence[Repetition]
 
 
-def _shown(row: ArmRow, name: str) -> str:
-    """Return a quantity without silencing, or the difference of the arm from it."""
-    own = mean_of_seeds([*map(float, effects.measured(row.done, name, row.arm))])
-    found = own if row.arm == NOTHING else effects.difference(row.done, name, row.arm)
-    return with_interval(found, "+.2g")
+def shown(row: ArmRow, name: str) -> str:
+    """Return a quantity without silencing, or the difference of the arm from it, over the repetitions."""
+    of, values = QUANTITIES[name].of, []
+    for one in row.done:
+        reference = 0.0 if row.arm == NOTHING else of(one, one.arms[NOTHING])
+        values.append(of(one, one.arms[row.arm]) - reference)
+    return with_interval(mean_of_seeds(values), "+.2g")
+
+
+def title_of(study: Study, checkpoint: Checkpoint) -> str:
+    """Return a checkpoint as people say it."""
+    run = checkpoint.run
+    if run is None:
+        return f"{checkpoint.size}, {study.title('base')}"
+    step = "" if checkpoint.step is None else f", step {checkpoint.step}"
+    return f"{run.size}, {study.title(run.method)}, seed {run.seed}{step}"
 
 
 def make(artefacts: Artefacts) -> Table:
     """Return the table of the interventions, a row per checkpoint and arm."""
     study = artefacts.study
-    first = artefacts.intervention(study.intervened()[0]).numbers.repetitions
-    names = effects.quantities_of(first)
 
     def column(name: str) -> Column[ArmRow]:
-        return Column(QUANTITIES[name].heading, lambda row: _shown(row, name), text=True)
+        return Column(QUANTITIES[name].heading, lambda row: shown(row, name), text=True)
 
-    leading: list[Column[ArmRow]] = [
-        Column("Checkpoint", lambda row: row.checkpoint, text=True),
-        Column("Arm", lambda row: arm_title(study, row.arm), text=True),
-        Column(
-            "Silenced tokens", lambda row: fmean(o.arms[row.arm].silenced for o in row.done), ".1f"
-        ),
-    ]
+    def silenced(row: ArmRow) -> float:
+        return fmean(one.arms[row.arm].silenced for one in row.done)
+
     return Table(
-        columns=[*leading, *map(column, names)],
+        columns=[
+            Column("Checkpoint", lambda row: row.checkpoint, text=True),
+            Column("Arm", lambda row: arm_title(study, row.arm), text=True),
+            Column("Silenced tokens", silenced, ".1f"),
+            *map(column, measured(artefacts)),
+        ],
         rows=[
             ArmRow(title_of(study, one), arm, artefacts.intervention(one).numbers.repetitions)
             for one in study.intervened()
             for arm in study.interventions.arms
         ],
-        caption=effects.caption_of(study),
+        caption=(
+            "One update of a checkpoint from the same weights and the same rollout, in "
+            f"{study.interventions.repetitions} repetitions: arms that silence equally many tokens, minus "
+            "the update in which nothing is silenced. Entropy and reward are changes by the update. 95 % "
+            "intervals over the repetitions (Student's t): they are about the weights of one checkpoint."
+        ),
         notes=[*_notes(artefacts)],
     )
 
 
 def _notes(artefacts: Artefacts) -> Iterator[str]:
-    """Yield how to read the table, the answer, and the rank correlations."""
-    study, found = artefacts.study, effects.causal_effect(artefacts)
+    """Yield how to read the table, and how well the lemma predicts."""
+    study = artefacts.study
     yield (
         f"Rows of {ARMS[NOTHING]}: what the update changes, gradient norm, and cosine 1 with itself. All "
         "other rows: differences from it."
@@ -70,34 +87,34 @@ def _notes(artefacts: Artefacts) -> Iterator[str]:
     method = study.method(study.interventions.method)
     arguments = ", ".join(f"{name} {value}" for name, value in method.arguments.items())
     yield f"{method.title} silences with {arguments or 'no arguments'}."
-    yield f"Does silencing cause stability here? {found.verdict.capitalize()}. {found.reason} {effects.RULE}"
-    for effect in found.effects:
-        title = title_of(study, effect.checkpoint)
-        parts = ", ".join(
-            f"{ARMS[arm][0].lower()}{ARMS[arm][1:]} {with_interval(one, '+.2g')}"
-            for arm, one in effect.against.items()
-        )
+    for one in study.intervened():
+        tokens = artefacts.intervention(one).tokens
+        correlation, right = lemma(tokens)
+        number = tokens["repetition"].nunique()
         yield (
-            f"{title}: {effect.verdict}; |change of entropy| with {arm_title(study, SILENCED)} minus that "
-            f"with: {parts}."
+            f"{title_of(study, one)}: rank correlation of the lemma's prediction with the entropy change "
+            f"of tokens {with_interval(correlation, '.2f') or 'undefined'}. The covariance form, -Cov(log p, "
+            f"p A), has the sign of the mean change in {right} of {number} repetitions."
         )
-        yield f"{title}: {_lemma(artefacts, effect.checkpoint)}"
 
 
-def _lemma(artefacts: Artefacts, checkpoint: Checkpoint) -> str:
-    """Return how well the lemma predicts the entropy change of tokens, in a sentence."""
-    signed, sizes, signs = (
-        with_interval(of(artefacts, checkpoint), form) or "undefined"
-        for of, form in (
-            (effects.lemma_correlation, ".2f"),
-            (effects.lemma_sizes, ".2f"),
-            (effects.lemma_signs, ".0f"),
+def lemma(tokens: pd.DataFrame) -> tuple[Interval, int]:
+    """Return how well both forms of the lemma predict the entropy changes of tokens.
+
+    The first number is Spearman's correlation of predicted and measured changes, a mean over the repetitions.
+    The second is the number of repetitions in which -Cov(log p, p A) has the sign of the mean change.
+
+    Source: arXiv 2505.22617, for a softmax policy; that it is the covariance form of STAPO v1 to v3 is our
+    reading.
+    """
+    correlations, right = [], 0
+    for _, own in tokens.groupby("repetition"):
+        logps, entropies, after, advantages = (
+            own[name].to_numpy(float) for name in ("logp", "entropy", "entropy_after", "advantage")
         )
-    )
-    right, total = effects.covariance_signs(artefacts, checkpoint)
-    return (
-        f"rank correlation of the lemma's prediction with the entropy change of tokens {signed}; of their "
-        f"absolute values {sizes}; tokens whose entropy moves in the predicted direction {signs} %. The "
-        f"covariance form, -Cov(log p, p A), has the sign of the mean change in {right} of {total} "
-        "repetitions."
-    )
+        change = after - entropies
+        predicted = pd.Series(predicted_change(logps, entropies, advantages))
+        correlations.append(float(predicted.corr(pd.Series(change), method="spearman")))
+        covariance = np.cov(logps, np.exp(logps) * advantages)[0, 1]
+        right += bool((covariance < 0) == (change.mean() > 0))
+    return mean_of_seeds(correlations), right

@@ -1,11 +1,11 @@
 """What the silenced tokens really are, in a tiny world that knows of every token whether it is right."""
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.evidence.estimates import Mask, share
 from stapo.analysis.evidence.quadrants import quadrants
-from stapo.analysis.evidence.recorded import Recorded, notes_of, recorded
+from stapo.analysis.evidence.recorded import Recorded, Tokens, notes_of, recorded
 from stapo.analysis.table import METHOD, SIZE, Column, Table, estimated
 from stapo.evaluation.statistics import Interval
 from stapo.exhibits import Exhibit
@@ -17,24 +17,12 @@ WRONG = (DETOUR, SLIP)
 SILENCED = "what the method silences"
 
 
-class Row(NamedTuple):
+@dataclass(frozen=True)
+class Row(Tokens):
     """Some tokens of one method and size."""
 
-    of: Recorded
-    name: str
-    mask: Mask
     whole: Mask
     """Tokens with the same sign of A, or all."""
-
-    @property
-    def size(self) -> str:
-        """Size of the models."""
-        return self.of.size
-
-    @property
-    def title(self) -> str:
-        """Title of the method."""
-        return self.of.title
 
     def share_of(self, *marks: str) -> Interval:
         """Return the share of some marks among these tokens."""

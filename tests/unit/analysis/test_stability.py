@@ -12,7 +12,7 @@ from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.tables.endpoints import ALL, ENDPOINTS, endpoint_rows, gap, paired_gap
 from stapo.analysis.tables.stability import COLLAPSE, EXPLOSION, entropy_numbers
 from stapo.analysis.tables.stability import make as table
-from stapo.evaluation.statistics import detectable_between, difference_between
+from stapo.evaluation.statistics import difference_between
 from stapo.files import write_jsonl
 from stapo.study import merge, parse_study
 
@@ -92,7 +92,8 @@ def test_a_difference_of_trainings_has_an_interval_and_an_exact_p_value() -> Non
     assert found.value.value == pytest.approx(0.625)
     # No exchange of the eight trainings is as extreme but this one and its mirror, of 70.
     assert found.p_value == pytest.approx(2 / 70)
-    assert found.detectable == detectable_between(ours, theirs) > 0
+    spread = (np.var(ours, ddof=1) + np.var(theirs, ddof=1)) / 4
+    assert found.detectable == pytest.approx(2.8 * spread**0.5)
     alone = gap([0.5], [0.25])
     assert alone.value.value == 0.25
     assert isnan(alone.value.low)

@@ -3,15 +3,13 @@
 import io
 from dataclasses import replace
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 from studies import outputs
 from synthetic import rewrite, tabulated, write_score, write_scores
 
-from stapo import paths
-from stapo.analysis.artefacts import StaleScoreError, read_scores
+from stapo.analysis.artefacts import StaleScoreError
 from stapo.analysis.comparison import AVERAGE
 from stapo.analysis.main_tables import print_table, render, write_tables
 from stapo.analysis.values import of_rows
@@ -19,12 +17,6 @@ from stapo.files import AGAIN
 from stapo.study import parse_study
 
 DECODING = "t1.0-p1.0"
-CELL = "results/demo/scores/tiny/base/t1.0-p1.0/chain-2.parquet"
-
-
-def file_of(root, checkpoint, benchmark):
-    at = {"study": "demo", "checkpoint": checkpoint, "benchmark": benchmark}
-    return root / paths.SCORES.format(**at, decoding=DECODING)
 
 
 def printed(table, width=200):
@@ -58,12 +50,15 @@ def test_all_that_is_missing_stale_or_mixed_is_refused_at_once(study, finished, 
     other = {"processor": "z", "machine": "b", "packages": {"torch": "1"}}
     write_score(finished, study, "tiny/stapo/seed0", "chain-2", provenance=other)
     (finished / files[2]).unlink()
+    damaged = finished / files[-1]
+    pq.write_table(pq.read_table(damaged).drop_columns(["verdict"]), damaged)
     with pytest.raises(StaleScoreError) as caught:
         write_tables(study, DECODING, finished)
-    stale, missing, mixed = str(caught.value).splitlines()
+    stale, missing, mixed, damage = str(caught.value).splitlines()
     assert "made by configuration old" in stale
     assert "missing; run snakemake" in missing
     assert "processor z, others with a" in mixed
+    assert damage == f"{damaged}: not the columns of this version; {AGAIN}"
     assert not (finished / "results/demo/tables").exists()
 
 
@@ -104,26 +99,3 @@ def test_both_verdicts_are_shown_whichever_counts(raw_study, tmp_path, counts):
         rule, verifier = (own[AVERAGE, name] for name in names.values())
         assert verifier == pytest.approx(rule + 100 * 3 / 80)
         assert row.cells[AVERAGE].value == pytest.approx(own[AVERAGE, names[counts]])
-
-
-@pytest.mark.parametrize(
-    ("damage", "cause"),
-    [
-        (lambda table: table.drop_columns(["verdict"]), "no column verdict"),
-        (lambda table: pa.concat_tables([table.slice(1), table.slice(1, 1)]), "not 4 samples of"),
-        (lambda table: table.slice(0, 0), "0 rows are no multiple"),
-        (
-            lambda table: table.filter(pa.compute.less(table["problem"], 19)),
-            "other checkpoints have 76",
-        ),
-    ],
-)
-def test_a_damaged_score_is_one_line_with_cause_and_remedy(study, finished, damage, cause):
-    pq.write_table(damage(pq.read_table(finished / CELL)), finished / CELL)
-    (finished / CELL.replace("chain-2", "linear-equation")).unlink()
-    with pytest.raises(StaleScoreError) as raised:
-        read_scores(study, "t1.0-p1.0", finished)
-    lines = str(raised.value).splitlines()
-    assert any(cause in line and line.endswith(AGAIN) for line in lines)
-    # Every file that is damaged, at once.
-    assert sum("missing; run snakemake" in line for line in lines) == 1

@@ -11,7 +11,6 @@ pytest.importorskip("trl", reason="TRL's losses are compared here")
 
 from stapo.conformance.trainers import RankAccelerator, _inputs, _shell
 from stapo.methods import METHODS, Method
-from stapo.objective.penalties import PENALTIES
 from stapo.training.minibatch import MiniBatch
 from stapo.training.ranks import Ranks
 from stapo.training.update import update
@@ -90,28 +89,3 @@ def test_loss_and_gradient_are_those_of_trl(name: str) -> None:
     # The issue's bound; weights are single precision on our side.
     torch.testing.assert_close(own_gradient, gradient, rtol=1e-6, atol=1e-7)
     assert own_loss == pytest.approx(loss, rel=1e-5, abs=1e-6)
-
-
-def test_the_coefficient_of_the_entropy_bonus_moves_as_in_trl() -> None:
-    """TRL applies it by the entropy of the step before, ours by that of the step, as Skywork-OR1."""
-    batch, logps = mini_batch()
-    entropy = float(batch.old_entropies[batch.mask].mean())
-    args = {"entropy_step": 1e-3, "entropy_limit": 2.5e-3}
-    penalty, state = PENALTIES["adaptive_entropy_bonus"], {"coefficient": 0.0}
-    trainer = copy.copy(_shell())
-    trainer.accelerator, trainer.args = RankAccelerator.alone(), copy.copy(trainer.args)
-    trainer.current_gradient_accumulation_steps = 1
-    trainer.use_adaptive_entropy = trainer._entropy_bonus_enabled = True
-    trainer.entropy_coef, trainer._last_world_entropy, trainer._entropy_window_stats = (
-        0.0,
-        0.0,
-        None,
-    )
-    trainer.args.entropy_coef_delta, trainer.args.entropy_coef_max = 1e-3, 2.5e-3
-    trainer.args.entropy_coef_min = 0.0
-    trainer._get_per_token_logps_and_entropies = lambda *_, **__: (logps, batch.old_entropies, None)
-    for target in [entropy + 0.1] * 4 + [entropy - 0.1] * 4:
-        trainer.args.entropy_target = target
-        trainer._compute_loss(trainer.model, _inputs(batch))
-        state = penalty.following(state, entropy, entropy_target=target, **args)
-        assert trainer.entropy_coef == pytest.approx(state["coefficient"], abs=1e-9)

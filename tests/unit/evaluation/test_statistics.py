@@ -15,7 +15,6 @@ from stapo.evaluation.statistics import (
     RESAMPLES,
     average_at_n,
     bootstrap_means,
-    exact_p_value,
     holm,
     majority_at_n,
     mean_of_seeds,
@@ -123,8 +122,6 @@ def test_small_tests_in_closed_form():
     assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
     assert holm([0.5, 0.9]) == [1.0, 1.0]
     assert holm([]) == []
-    # Of the 20 ways to choose three of six trainings, the two most extreme.
-    assert exact_p_value([1, 2, 3], [4, 5, 6]) == pytest.approx(0.1)
 
 
 def test_the_interval_over_seeds_is_students_and_a_missing_value_is_not_ignored():

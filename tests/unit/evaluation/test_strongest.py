@@ -5,9 +5,8 @@ import pytest
 
 from stapo.evaluation.statistics import (
     bootstrap_means,
-    of_strongest,
+    over_strongest,
     problem_counts,
-    relative_gain,
     seed_choices,
     strongest,
 )
@@ -33,9 +32,9 @@ def gain(rates: dict[str, float], seed: int) -> tuple[np.ndarray, dict[str, floa
     }
     baselines = {n: [c] for n, c in cells.items() if n != "target"}
     target = draws.pop("target")
-    best, others = of_strongest(baselines, draws)
+    best, drawn = over_strongest(target, baselines, draws)
     value = 100 * (100 * float(cells["target"].mean()) / best - 1)
-    drawn, (_, shares) = relative_gain(target, others), strongest(baselines, rng)
+    _, shares = strongest(baselines, rng)
     plain = 100 * (target / np.max([*draws.values()], axis=0) - 1)
     bounds = [*np.quantile(drawn, [0.025, 0.975]), *np.quantile(plain, [0.025, 0.975])]
     return np.array([value, *bounds]), shares

@@ -1,7 +1,6 @@
 """Every file in benchmarks/ is a task, loads its own rows, and counts every sample."""
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,10 +9,8 @@ from lm_eval.api.model import LM
 from lm_eval.evaluator import evaluate
 from lm_eval.tasks import TaskManager
 
-from stapo.evaluation import task
 from stapo.evaluation.task import DATA_DIR, asked_of, benchmark_questions, benchmark_rows, normalise
 from stapo.models.worlds import is_held_out
-from stapo.records.responses import AnsweredProblem
 from stapo.repository import BENCHMARKS
 from stapo.study.files import rows_checksum
 from stapo.tasks import TASK_PREFIX, benchmark_definitions
@@ -54,18 +51,6 @@ def test_a_task_loads_and_asks_what_generate_asks(tasks, name):
     shown = [(loaded.doc_to_text(doc), loaded.doc_to_target(doc)) for doc in loaded.test_docs()]
     assert shown == asked_of(definition, benchmark_rows(definition["metadata"]))
     assert all(map(is_held_out, benchmark_questions(name)))
-
-
-def test_every_task_shows_its_questions_by_a_prompt_that_is_known(monkeypatch):
-    problem = AnsweredProblem(0, "", "7", ["a"], [1], [False], ["e"])
-    for definition in benchmark_definitions().values():
-        function = definition["doc_to_text"].rpartition(".")[2]
-        shown = replace(problem, question=getattr(task, function)({"question": "What?"}))
-        assert shown.question == "What?" + task.PROMPTS[function]
-        assert task.rows_of(definition, [shown]) == [{"question": "What?", "answer": "7"}]
-    monkeypatch.delitem(task.PROMPTS, "question")
-    with pytest.raises(ValueError, match="doc_to_text question: known are math_question"):
-        task.rows_of(benchmark_definitions()["chain-2"], [problem])
 
 
 ROWS = [{"question": "What is 1 + 1?", "answer": "2"}, {"question": "And 2?", "answer": r"\frac12"}]
