@@ -191,9 +191,9 @@ def _others(study: Study) -> Iterator[Problem]:
     if section.checkpoints:
         known = [str(one) for one in study.checkpoints()]
         yield from _unknown(("interventions", "checkpoints"), section.checkpoints, known)
-        usable = [name for name, one in METHODS.items() if one.spec.silenced]
+        usable = [name for name, one in METHODS.items() if one.spec.silences_candidates]
         method = study.method(section.method) if _is_sound(study, section.method) else None
-        if not method or method.spec.silenced is None or method.kl_coefficient > 0:
+        if not method or not method.spec.silences_candidates or method.kl_coefficient > 0:
             about = "is unknown, silences no candidates, or has a KL term"
             known = [*usable, *study.methods]
             yield (

@@ -34,7 +34,7 @@ from torch import Tensor
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from stapo.conformance.trainers import RankAccelerator
-from stapo.methods import METHODS, SELECTION_SPECS, SelectionSpec
+from stapo.methods import METHODS, SELECTION_SPECS, Part
 from stapo.models.decoding import has_full_attention
 from stapo.objective import SELECTIONS
 from stapo.training.forward import Sequences
@@ -139,7 +139,7 @@ def test_every_step_and_seed_draws_anew(base, monkeypatch) -> None:
         return mask
 
     monkeypatch.setitem(SELECTIONS, "drawing", drawing)
-    monkeypatch.setitem(SELECTION_SPECS, "drawing", SelectionSpec(draws=True))
+    monkeypatch.setitem(SELECTION_SPECS, "drawing", Part(reads="all", draws=True))
     monkeypatch.setattr(trainer, "state", copy.copy(trainer.state))
     for seed in range(4):
         for trainer.state.global_step in range(4):
