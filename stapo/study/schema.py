@@ -16,7 +16,6 @@ from stapo.study.fields import (
     Name,
     OpenUnit,
     Prompts,
-    Revision,
     Reward,
     Rows,
     Seed,
@@ -30,6 +29,7 @@ from stapo.study.fields import (
     unit,
     visible_lines,
 )
+from stapo.study.sources import HubModel
 
 
 class TrainingSettings(Strict):
@@ -159,7 +159,7 @@ class BenchmarkSettings(Strict):
     )
 
 
-class Verifier(Strict):
+class Verifier(HubModel):
     """A model that judges answers that the rules reject; it runs on the backend of the evaluation."""
 
     batch_size: ClassVar[int] = 32
@@ -177,7 +177,6 @@ class Verifier(Strict):
     }
     """Prompt of CompassVerifier's authors, also JustRL's: a string in a Python file on GitHub."""
     hub: HubId = Field("opencompass/CompassVerifier-3B", description="Any causal language model")
-    revision: Revision = Field(description="Commit of the repository, 40 hex digits, or main")
 
 
 class Curve(Strict):
