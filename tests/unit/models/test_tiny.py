@@ -36,11 +36,6 @@ def test_a_question_is_the_same_alone_and_through_the_chat_template():
     assert ids == list(range(2, len(VOCABULARY)))
 
 
-def test_only_solutions_are_learned_and_they_end():
-    end = build_tokenizer().eos_token_id
-    assert all(question.endswith("?") and tokens[-1] == end for question, tokens in batch())
-
-
 def test_the_start_lowers_the_loss_and_repeats_itself():
     tokenizer, weights = build_tokenizer(), []
     other = SETTINGS.model_copy(update={"supervised_batch": 64, "seed": 7})

@@ -26,7 +26,7 @@ def study(raw_study, monkeypatch):
     for place in ("stapo.study.checks", "stapo.study.study"):
         monkeypatch.setattr(f"{place}.benchmark_definitions", lambda: {"made": definition})
     monkeypatch.setattr("stapo.models.base.verifier_template", lambda: "")
-    raw_study["models"]["hub"] = HubModel(hub="some/model", revision="1" * 40)
+    raw_study["models"]["hub"] = {"hub": "some/model", "revision": "1" * 40}
     raw_study["data"] = {"hub": "some/prompts", "revision": "2" * 40}
     raw_study["evaluation"]["verifier"] = {"hub": "some/judge", "revision": "3" * 40}
     raw_study["benchmarks"] = {"made": {"samples": 1}}
