@@ -16,7 +16,7 @@ from stapo.files import read_json
 from stapo.locks import take_gpus
 from stapo.methods import OF_RIVALS, Method
 from stapo.stages import Job, Jobs, Resources, Stage, recorded_in
-from stapo.study import Checkpoint, Study, StudyError, TrainingRun
+from stapo.study import Checkpoint, Study, TrainingRun
 from stapo.study.files import function_name
 from stapo.study.schema import TrainingSettings
 
@@ -104,7 +104,7 @@ def _run(of: Jobs, jobs: list[Job], how: Resources) -> None:
 
 def _is_finished(study: Study, job: Job, how: Resources) -> bool:
     """Return whether another run finished a training; otherwise check its inputs and launch its processes."""
-    from stapo.training.launch import LAUNCHED
+    from stapo.training.launch import LAUNCHED, launch_training, require_fit
     from stapo.training.publish import finished
 
     if LAUNCHED in os.environ:
@@ -117,19 +117,9 @@ def _is_finished(study: Study, job: Job, how: Resources) -> bool:
 
     check_overlap(study)
     if how.gpus is not None:
-        from stapo.training.launch import launch_training
-
         require_fit(study, how.gpus, how.nodes)
         launch_training(sys.argv[1:], how.gpus, how.nodes)
     return False
-
-
-def require_fit(study: Study, gpus: int, nodes: int = 1) -> None:
-    """Raise a `StudyError` if the GPUs cannot train as the study says."""
-    from stapo.training.launch import training_errors
-
-    if errors := training_errors(study, gpus, nodes):
-        raise StudyError(errors)
 
 
 def _made_from(study: Study, job: Job) -> tuple[Path, Path]:
@@ -257,6 +247,7 @@ def _intervene(of: Jobs, jobs: list[Job], how: Resources) -> None:
     After an interruption, only the repetition in progress is done again.
     """
     from stapo.training.intervene import InterventionJob, intervene
+    from stapo.training.launch import require_fit
 
     study = of.study
     name = study.interventions.method
