@@ -6,18 +6,21 @@ run's checkpoint, changing it back costs nothing, and studies that have the same
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from stapo import paths
-from stapo.files import read_json
+from stapo.files import DamagedFileError, link_tree, read_json, replace_file
 from stapo.locks import take_gpus
 from stapo.methods import OF_RIVALS, Method
+from stapo.provenance import SUMS, changed_files, file_sha256
 from stapo.stages import Job, Jobs, Resources, Stage, recorded_in
-from stapo.study import Checkpoint, Study, TrainingRun
+from stapo.study import Checkpoint, Study, StudyError, TrainingRun
 from stapo.study.files import function_name
+from stapo.study.reading import published_content
 from stapo.study.schema import TrainingSettings
 
 NAMES_OF_METHODS = ("title", "source", "revision")
@@ -105,7 +108,6 @@ def _run(of: Jobs, jobs: list[Job], how: Resources) -> None:
 def _is_finished(study: Study, job: Job, how: Resources) -> bool:
     """Return whether another run finished a training; otherwise check its inputs and launch its processes."""
     from stapo.training.launch import LAUNCHED, launch_training, require_fit
-    from stapo.training.publish import finished
 
     if LAUNCHED in os.environ:
         return False
@@ -129,7 +131,6 @@ def _made_from(study: Study, job: Job) -> tuple[Path, Path]:
 
 
 def _train(study: Study, job: Job) -> None:
-    from stapo.study.reading import published_content
     from stapo.training.run import TrainingJob, leave, train
 
     this, out = run_of(job), trained(job)
@@ -154,8 +155,6 @@ def _train(study: Study, job: Job) -> None:
 
 
 def _publish(job: Job) -> None:
-    from stapo.training.publish import publish
-
     if int(os.environ.get("RANK", "0")) == 0:
         files = (paths.METRICS_FILE, paths.TOKENS_FILE, paths.RECORD_FILE)
         publish(trained(job), Path(job.outputs[0]).parent, files)
@@ -197,8 +196,6 @@ def of_checkpoint(of: Jobs, checkpoint: Checkpoint) -> Job:
 
 def _publish_weights(of: Jobs, jobs: list[Job], how: Resources) -> None:
     """Publish the weights of trainings."""
-    from stapo.training.publish import publish
-
     for job in jobs:
         places = [Path(place) for place in job.weights]
         publish(trained(next(job.sources)), places[0].parent, [place.name for place in places])
@@ -278,6 +275,63 @@ def _intervene(of: Jobs, jobs: list[Job], how: Resources) -> None:
 def recorded_intervention(job: Job, root: Path) -> str | None:
     """Return the fingerprint in the result."""
     return recorded_in(root / job.outputs[0]) if (root / job.outputs[1]).is_file() else None
+
+
+def finished(
+    trained: Path, fingerprint: str, names: Iterable[str], base: Path, prompts: Path
+) -> bool:
+    """Return whether a directory contains all undamaged outputs of a training with these inputs.
+
+    `names` are those of its weights, such as `model` and `step4`; the base model may differ between machines.
+    """
+    record = _record(trained)
+    if record.get("fingerprint") != fingerprint:
+        return False
+    outputs, of = record["outputs"], record["base"]
+    # If the base model contains a file of checksums, comparing this file is enough.
+    of = {SUMS: of[SUMS]} if SUMS in of else of
+    return (
+        prompts.is_file()
+        and record["prompts"] == file_sha256(prompts)
+        and {path.partition("/")[0] for path in outputs}
+        >= {paths.METRICS_FILE, paths.TOKENS_FILE, *names}
+        and not changed_files(base, of)
+        and not changed_files(trained, outputs)
+    )
+
+
+def publish(trained: Path, out: Path, names: Sequence[str]) -> None:
+    """Publish named files and directories of a training in the results.
+
+    Snakemake removes the outputs of a job before it starts the job again, and a training may take days: so
+    that a failed or stopped one loses no weights, hard links are made once all of them are complete.
+
+    Raises:
+        StudyError: one line for each file that is missing or differs from what the training wrote.
+    """
+    outputs = _record(trained).get("outputs", {})
+    stated = {p: sha for p, sha in outputs.items() if p.partition("/")[0] in names}
+    there = {paths.RECORD_FILE, *(path.partition("/")[0] for path in stated)}
+    wrong = [*changed_files(trained, stated), *(name for name in names if name not in there)]
+    if wrong:
+        remedy = (
+            f"snakemake --forcerun {out / paths.RECORD_FILE} trains again, from the last checkpoint"
+        )
+        about = "missing, truncated or corrupt"
+        raise StudyError([f"{trained / path}: {about}; {remedy}" for path in wrong])
+    for name in names:
+        source = trained / name
+        if source.is_dir():
+            link_tree(source, out / name)
+        else:
+            with replace_file(out / name, "wb") as stream:
+                stream.write(source.read_bytes())
+
+
+def _record(trained: Path) -> dict[str, Any]:
+    with suppress(OSError, DamagedFileError):
+        return read_json(trained / paths.RECORD_FILE)
+    return {}
 
 
 STAGES = {
