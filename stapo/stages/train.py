@@ -134,24 +134,30 @@ def _train(study: Study, job: Job) -> None:
     from stapo.training.run import TrainingJob, leave, train
 
     this, out = run_of(job), trained(job)
-    base, prompts = _made_from(study, job)
     train(
         TrainingJob(
-            config=job.config,
-            training=study.training_of(this.method),
-            end_tokens=study.end_tokens,
-            method=study.method(this.method),
+            **_given(study, job, this.size, this.method),
             seed=this.seed,
-            base=base,
-            prompts=prompts,
+            base=_made_from(study, job)[0],
             work=out.parent,
             out=out,
             kept_steps=study.kept_steps(),
-            engine=study.engine_of(this.size),
             study=published_content(study),
         )
     )
     leave()
+
+
+def _given(study: Study, job: Job, size: str, method: str) -> dict[str, Any]:
+    """Return what a training and single updates are given alike."""
+    return {
+        "config": job.config,
+        "training": study.training_of(method),
+        "method": study.method(method),
+        "prompts": Path(paths.PROMPTS.format(study=study.name)),
+        "engine": study.engine_of(size),
+        "end_tokens": study.end_tokens,
+    }
 
 
 def _publish(job: Job) -> None:
@@ -247,7 +253,6 @@ def _intervene(of: Jobs, jobs: list[Job], how: Resources) -> None:
     from stapo.training.launch import require_fit
 
     study = of.study
-    name = study.interventions.method
     for job in jobs:
         size = Checkpoint.parse(job.name).size
         take_gpus(how.gpus)
@@ -255,19 +260,13 @@ def _intervene(of: Jobs, jobs: list[Job], how: Resources) -> None:
             require_fit(study, how.gpus)
         intervene(
             InterventionJob(
-                config=job.config,
-                fingerprint=job.fingerprint,
+                **_given(study, job, size, study.interventions.method),
                 checkpoint=job.name,
                 settings=study.interventions,
-                training=study.training_of(name),
-                method=study.method(name),
                 methods={one: study.method(one) for one in study.interventions.methods},
                 model=Path(paths.checkpoint_path(study.name, Checkpoint.parse(job.name))),
-                prompts=Path(paths.PROMPTS.format(study=study.name)),
                 work=Path(paths.INTERVENE_WORK.format(fingerprint=job.fingerprint)),
                 out=Path(job.outputs[0]),
-                engine=study.engine_of(size),
-                end_tokens=study.end_tokens,
             )
         )
 

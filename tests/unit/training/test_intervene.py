@@ -37,7 +37,6 @@ def rewarded():
 def job_of(world: Path, out: Path, **changes: Any) -> InterventionJob:
     given: dict[str, Any] = {
         "config": {},
-        "fingerprint": "f" * 16,
         "checkpoint": "tiny/base",
         "settings": Interventions(repetitions=2, prompts=6, controls=[*ARMS][2:]),
         "training": TRAINING,
