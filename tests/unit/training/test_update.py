@@ -31,11 +31,9 @@ from one_update import (
     statistics_of,
 )
 from torch import Tensor
-from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from stapo.conformance.trainers import RankAccelerator
 from stapo.methods import METHODS, SELECTION_SPECS, Part
-from stapo.models.decoding import has_full_attention
 from stapo.objective import SELECTIONS
 from stapo.training.loss import TokenTables, micro_batch_loss
 from stapo.training.minibatch import MiniBatch, micro_batches
@@ -169,13 +167,6 @@ def test_the_meter_compares_with_a_threshold_per_micro_batch(base, name: str) ->
         "num_different": sum(apart[b][t] != keep[b][t] for b, t in tokens),
     }
     assert record["micro_batch"]["num_different"] > 0
-
-
-def test_models_with_windows_cannot_pack() -> None:
-    windows = {"use_sliding_window": True, "sliding_window": 4, "max_window_layers": 0}
-    for changes, full in (({}, True), (windows, False)):
-        config = Qwen3Config(hidden_size=8, num_hidden_layers=1, vocab_size=8, **changes)
-        assert has_full_attention(Qwen3ForCausalLM(config)) == full
 
 
 # Without a trainer
