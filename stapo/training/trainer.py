@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import partial
-from math import isfinite
 from time import perf_counter
 from typing import Any
 
@@ -244,7 +243,7 @@ class StapoTrainer(ResumableTrainer):
         loss = self._accumulate_gradients(model, mini_batch)
         self._seconds[UPDATE] = perf_counter() - start
         self._step += 1
-        self._require_finite("loss", loss.item())
+        self._require_finite("loss", loss)
         return loss
 
     def get_decay_parameter_names(self, model: Any) -> list[str]:
@@ -257,15 +256,15 @@ class StapoTrainer(ResumableTrainer):
     def _get_grad_norm(self, model: Any, grad_norm: Any = None) -> Any:
         """Return the gradient norm."""
         norm = super()._get_grad_norm(model, grad_norm)
-        self._require_finite("gradient norm", float(norm))
+        self._require_finite("gradient norm", norm)
         return norm
 
-    def _require_finite(self, what: str, value: float) -> None:
+    def _require_finite(self, what: str, value: Any) -> None:
         """Stop before the weights change if a number is not finite."""
-        if not isfinite(value):
+        if not torch.isfinite(torch.as_tensor(value)):
             about = "the weights were not changed, and the last checkpoint can be used"
             step = self.state.global_step + 1
-            raise FloatingPointError(f"step {step}: the {what} is {value}; {about}")
+            raise FloatingPointError(f"step {step}: the {what} is {float(value)}; {about}")
 
     def _accumulate_gradients(
         self, model: Any, inputs: dict[str, Tensor], keep: Tensor | None = None

@@ -95,6 +95,15 @@ def test_numbers_out_of_range_are_refused_with_what_was_found() -> None:
             SELECTIONS[name](*(tensor(each) for each in STATISTICS), scope="rank")
 
 
+@pytest.mark.parametrize("kind", ["int64", "int8", "bfloat16", "float32", "float64"])
+def test_advantages_are_at_least_in_single_precision(kind: str) -> None:
+    rewards = torch.tensor([1, 0, 0, 1, 0, 0], dtype=getattr(torch, kind))
+    advantages = group_advantages(rewards, 3)
+    assert advantages.dtype == (torch.float64 if kind == "float64" else torch.float32)
+    # 2/3 over the sample's deviation 1/sqrt(3), in single precision.
+    assert advantages[0].item() == pytest.approx(2 / 3**0.5, rel=2e-6)
+
+
 def test_entropies_are_rounded_in_double_precision_to_the_nearest_multiple() -> None:
     # Single precision holds 2^-23 of a value near 1, a thousandth of the resolution's 2^-10.
     entropies = torch.tensor([1.0, 1.0 + 0.4 * 2**-10, 1.0 + 0.6 * 2**-10, 0.0])

@@ -11,6 +11,7 @@ from stapo.objective import (
     group_advantages,
     keep_high_entropy,
     silence_spurious,
+    token_mean,
     token_weights,
 )
 
@@ -42,6 +43,14 @@ def test_equal_rewards_have_no_advantage(dtype, reward: float, group_size: int) 
     advantages = group_advantages(rewards, group_size)
     assert (advantages[:group_size] == 0).all()
     assert (advantages[group_size:] != 0).sum() >= group_size - 1
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_a_mean_in_half_precision_is_rounded_once(dtype: torch.dtype) -> None:
+    """A weight of 1 / 393,216 is not exact in half precision; only the mean itself may be rounded."""
+    keep = torch.ones(4, 3 * 2**15, dtype=torch.bool)
+    values = torch.full(keep.shape, 0.75, dtype=dtype)
+    assert token_mean(values, keep) == torch.tensor(0.75, dtype=dtype)
 
 
 def test_a_group_without_a_token_does_not_count() -> None:

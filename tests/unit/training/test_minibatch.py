@@ -6,7 +6,7 @@ import torch
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from stapo.training.minibatch import micro_batches_by_rank
+from stapo.training.minibatch import micro_batches, micro_batches_by_rank
 
 
 @settings(max_examples=150, deadline=None, phases=(Phase.explicit, Phase.generate))
@@ -42,3 +42,12 @@ def test_each_sequence_once_within_the_budget_and_as_many_passes_on_all_ranks(
     assert max(counts) - min(counts) <= 1
     work = [sum(int((prompts + responses)[part].sum()) for part in parts) for parts in by_rank]
     assert max(work) - min(work) <= max(map(sum, lengths))
+
+
+def test_sequences_of_equal_length_are_divided_in_the_order_of_the_rows():
+    """Every rank computes the division by itself: no two may sort ties differently."""
+    lengths = torch.ones(4000, dtype=torch.long)  # long enough for an unstable sort to shuffle
+    rows = torch.arange(4000)
+    assert torch.equal(torch.cat(micro_batches(lengths, lengths, rows, 100)), rows)
+    for rank, parts in enumerate(micro_batches_by_rank(lengths, lengths, rows, 100, 2)):
+        assert torch.equal(torch.cat(parts), rows[rank::2])
