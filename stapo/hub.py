@@ -10,7 +10,10 @@ T = TypeVar("T")
 
 OFFLINE = "HF_HUB_OFFLINE"
 """Environment variable for offline mode; it must be set before the Hub's libraries are imported."""
-REMEDY = "run `stapo fetch STUDY` where there is internet, with the same HF_HOME"
+REMEDY = (
+    "check name, revision and HF_TOKEN; without internet, run `stapo fetch STUDY` where there is, with the "
+    "same HF_HOME"
+)
 HERE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR}
 """Errors of the local disk."""
 
@@ -27,17 +30,11 @@ def from_hub(get: Callable[[], T]) -> T:
         OSError: of the local disk.
     """
     from httpx import HTTPError
-    from huggingface_hub.errors import LocalEntryNotFoundError
 
     try:
         return get()
     except (OSError, HTTPError) as error:
         if getattr(error, "errno", None) in HERE:
             raise
-        status = getattr(getattr(error, "response", None), "status_code", 0)
-        # Without a network the client reports a file that is not in its cache.
-        absent = isinstance(error, FileNotFoundError)
-        refused = (absent and not isinstance(error, LocalEntryNotFoundError)) or 400 <= status < 500
         reason = plain((str(error).strip().splitlines() or [type(error).__name__])[0])
-        remedy = "check name and revision, and HF_TOKEN if it is gated" if refused else REMEDY
-        raise HubError(f"{reason}; {remedy}") from error
+        raise HubError(f"{reason}; {REMEDY}") from error

@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from stapo.methods import METHODS, PARTS, SELECTION_SPECS, Argument, Method, SelectionSpec
-from stapo.methods.parts import Part
+from stapo.methods import METHODS, PARTS, SELECTION_SPECS, Argument, Method, Part
 
 INTRODUCTION = """# Methods
 
@@ -31,7 +30,7 @@ def methods_page() -> str:
     return "\n".join(parts)
 
 
-def _parts(declared: Mapping[str, SelectionSpec | Part]) -> Iterator[str]:
+def _parts(declared: Mapping[str, Part]) -> Iterator[str]:
     for name, spec in declared.items():
         yield f"### `{name}`\n"
         rows = [_argument(key, one) for key, one in spec.arguments.items()]

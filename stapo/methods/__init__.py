@@ -13,7 +13,7 @@ from stapo.methods.parts import (
     Args,
     Argument,
     Method,
-    SelectionSpec,
+    Part,
 )
 from stapo.methods.rivals import RIVALS
 
@@ -32,7 +32,7 @@ __all__ = [
     "Args",
     "Argument",
     "Method",
-    "SelectionSpec",
+    "Part",
     "compared",
     "s2t_arguments",
 ]
@@ -40,28 +40,12 @@ __all__ = [
 V3, V5 = "v1 to v3", "v4 and v5"
 """Revisions of arXiv 2602.15620, grouped by equal definition of the method."""
 
-GRPO = Method(
-    title="GRPO",
-    clip_low=0.2,
-    clip_high=0.2,
-    aggregation="sequence_mean",
-    kl_coefficient=0.04,
-    source="DeepSeekMath, eq. 3 and its KL coefficient 0.04",
-)
 JUSTRL = Method(
     title="JustRL",
     clip_low=0.2,
     clip_high=0.28,
     aggregation="token_mean",
     source="JustRL's recipe (its dual clip of 10 aside): nothing silenced, token mean, clip-higher",
-)
-TWENTY_ENTROPY = replace(
-    JUSTRL,
-    title="20-Entropy",
-    selection="keep_high_entropy",
-    selection_args={"fraction": 0.2},
-    source="arXiv 2506.01939, later revision: divides by the kept tokens; threshold of the mini-batch, our "
-    "choice (its code: of the micro-batch)",
 )
 STAPO = replace(
     JUSTRL,
@@ -71,46 +55,56 @@ STAPO = replace(
     source="arXiv 2602.15620 v5, Algorithm 1",
     revision=V5,
 )
-STAPO_V2 = replace(
-    STAPO,
-    title="STAPO (v2)",
-    selection_args={"tau_p": 0.002, "quantile": 0.80, "scope": "all"},
-    # v1 to v3 are inconsistent: the settings say "80 %", the sensitivity study says "optimal 20 %" and masks
-    # "the bottom 80 %". If the latter counts from the top, both mean the 80th percentile.
-    source="arXiv 2602.15620 v1 to v3; tau_h read as the 80th percentile of all response tokens",
-    revision=V3,
-)
-HIGH_ENTROPY = replace(
-    STAPO,
-    title="High-entropy mask",
-    selection="silence_high_entropy",
-    source="arXiv 2602.15620 v5, masking ablation; the mirrored threshold is our reading",
-)
-RANDOM = replace(
-    STAPO,
-    title="Random mask",
-    selection="silence_random",
-    selection_args={"tau_p": 0.002, "quantile": 0.75},
-    source="arXiv 2602.15620 v5, masking ablation",
-)
-FULL_MASK = replace(
-    STAPO,
-    title="JustRL-FullMask",
-    selection="silence_candidates",
-    selection_args={"tau_p": 0.002},
-    source="arXiv 2602.15620 v5, JustRL-FullMask; v1 to v3: probability only",
-    revision="",
-)
 
 METHODS: dict[str, Method] = {
-    "grpo": GRPO,
-    "20-entropy": TWENTY_ENTROPY,
+    "grpo": Method(
+        title="GRPO",
+        clip_low=0.2,
+        clip_high=0.2,
+        aggregation="sequence_mean",
+        kl_coefficient=0.04,
+        source="DeepSeekMath, eq. 3 and its KL coefficient 0.04",
+    ),
+    "20-entropy": replace(
+        JUSTRL,
+        title="20-Entropy",
+        selection="keep_high_entropy",
+        selection_args={"fraction": 0.2},
+        source="arXiv 2506.01939, later revision: divides by the kept tokens; threshold of the "
+        "mini-batch, our choice (its code: of the micro-batch)",
+    ),
     "justrl": JUSTRL,
     "stapo": STAPO,
-    "stapo-v2": STAPO_V2,
-    "high-entropy": HIGH_ENTROPY,
-    "random": RANDOM,
-    "full-mask": FULL_MASK,
+    "stapo-v2": replace(
+        STAPO,
+        title="STAPO (v2)",
+        selection_args={"tau_p": 0.002, "quantile": 0.80, "scope": "all"},
+        # v1 to v3 are inconsistent: the settings say "80 %", the sensitivity study says "optimal 20 %" and
+        # masks "the bottom 80 %". If the latter counts from the top, both mean the 80th percentile.
+        source="arXiv 2602.15620 v1 to v3; tau_h read as the 80th percentile of all response tokens",
+        revision=V3,
+    ),
+    "high-entropy": replace(
+        STAPO,
+        title="High-entropy mask",
+        selection="silence_high_entropy",
+        source="arXiv 2602.15620 v5, masking ablation; the mirrored threshold is our reading",
+    ),
+    "random": replace(
+        STAPO,
+        title="Random mask",
+        selection="silence_random",
+        selection_args={"tau_p": 0.002, "quantile": 0.75},
+        source="arXiv 2602.15620 v5, masking ablation",
+    ),
+    "full-mask": replace(
+        STAPO,
+        title="JustRL-FullMask",
+        selection="silence_candidates",
+        selection_args={"tau_p": 0.002},
+        source="arXiv 2602.15620 v5, JustRL-FullMask; v1 to v3: probability only",
+        revision="",
+    ),
     **RIVALS,
 }
 """Name in study files and paths -> method; schema, help texts and wildcards are derived from this."""

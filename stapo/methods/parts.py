@@ -4,20 +4,21 @@ A method has a token selection with its divisor, token weights, a surrogate, an 
 penalty. This module does not import torch.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 Args = Mapping[str, float | str]
 """Argument of a token selection -> value."""
 
-Rows = Literal["none", "positive", "all"]
-"""Responses whose probabilities and entropies a selection reads; positive: those with A > 0."""
+Rows = Literal["none", "positive", "all", "scope"]
+"""Responses whose probabilities and entropies a function reads; positive: those with A > 0; scope: these, or
+all if the argument `scope` says so."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Argument:
-    """An argument of a token selection, with its allowed values."""
+    """An argument of a function, with its allowed values; the function has the same default."""
 
     default: float | str
     description: str = ""
@@ -28,66 +29,38 @@ class Argument:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SelectionSpec:
-    """Declaration of a token selection: its inputs, and known properties of its result."""
-
-    arguments: Mapping[str, Argument] = field(default_factory=dict)
-    """Name in the function -> argument; the function has the same defaults."""
-    reads: Rows | Callable[[Args], Rows] = "all"
-    """Rows that it reads; the values of other rows may be zeros."""
-    has_threshold: bool = False
-    """Whether its result depends on all tokens of its scope; the metrics then contain `mask_scope`."""
-    draws: bool = False
-    """Whether it draws random numbers; it then has an argument `seed`."""
-    silenced: Literal["candidates"] | None = None
-    """What it silences, if that is candidates (A > 0, probability below tau_p) alone."""
-    recipe: int = 1
-    """Raised when the same arguments select other tokens than before."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class Part:
-    """Declaration of a function that is no selection."""
+    """Declaration of a function: its inputs, and known properties of its result."""
 
     arguments: Mapping[str, Argument] = field(default_factory=dict)
-    """As of `SelectionSpec`."""
+    """Name in the function -> argument."""
     reads: Rows = "none"
-    """Responses whose probabilities and entropies it reads, of the policy that selects tokens."""
+    """Rows that it reads of the policy that selects tokens; the values of other rows may be zeros."""
     clips: tuple[str, ...] = ()
-    """Fields of the method that the function takes too."""
+    """Fields of the method that it takes too."""
     acts_on_policy: bool = True
     """Whether the method differs from one with the default part if all ratios are 1."""
+    has_threshold: bool = False
+    """Whether a selection depends on all tokens of its scope; the metrics then contain `mask_scope`."""
+    draws: bool = False
+    """Whether it draws random numbers; it then has an argument `seed`."""
+    silences_candidates: bool = False
+    """Whether a selection silences candidates (A > 0, probability below tau_p) alone."""
+    recipe: int = 1
+    """Raised when the same arguments of a selection select other tokens than before."""
 
 
 def _number(default: float, description: str, **bounds: float) -> Argument:
-    return Argument(default=default, description=description, bounds=bounds)
-
-
-def _scope_reads(args: Args) -> Rows:
-    return "all" if args["scope"] == "all" else "positive"
+    return Argument(default, description, bounds=bounds)
 
 
 ARGUMENTS = {
-    "tau_p": Argument(
-        default=0.002,
-        description="Probability below which a token is rare",
-        bounds={"gt": 0, "lt": 1},
-    ),
-    "quantile": Argument(
-        default=0.75,
-        description="Quantile of the entropies that is the threshold",
-        bounds={"gt": 0, "lt": 1},
-    ),
+    "tau_p": _number(0.002, "Probability below which a token is rare", gt=0, lt=1),
+    "quantile": _number(0.75, "Quantile of the entropies that is the threshold", gt=0, lt=1),
     "scope": Argument(
-        default="candidates",
-        description="Tokens whose entropies give the threshold",
-        choices=("candidates", "all"),
+        "candidates", "Tokens whose entropies give the threshold", choices=("candidates", "all")
     ),
-    "fraction": Argument(
-        default=0.2,
-        description="Share of tokens that 20-Entropy keeps",
-        bounds={"gt": 0, "le": 1},
-    ),
+    "fraction": _number(0.2, "Share of tokens that 20-Entropy keeps", gt=0, le=1),
     "covariance_low": _number(1.0, "Covariance above which Clip-Cov drops tokens", ge=0),
     "covariance_high": _number(5.0, "Covariance below which Clip-Cov drops tokens", gt=0),
     "dropped_share": _number(2e-4, "Share of tokens that Clip-Cov drops", gt=0, lt=1),
@@ -119,95 +92,68 @@ PART_ARGUMENTS = {
 """The arguments of all other parts: settings of a method in a study."""
 
 
-def _named(*names: str) -> dict[str, Argument]:
+def _part(*arguments: str, **properties: Any) -> Part:
     known = ARGUMENTS | PART_ARGUMENTS
-    return {name: known[name] for name in names}
+    return Part(arguments={name: known[name] for name in arguments}, **properties)
 
 
-SELECTION_SPECS: dict[str, SelectionSpec] = {
-    "keep_all": SelectionSpec(reads="none"),
-    "silence_spurious": SelectionSpec(
-        arguments=_named("tau_p", "quantile", "scope"),
-        reads=_scope_reads,
-        has_threshold=True,
-        silenced="candidates",
+S2T_ARGUMENTS = "tau_p", "quantile", "scope"
+CLIPS = {"clips": ("clip_low", "clip_high")}
+OFF_POLICY = {"acts_on_policy": False}
+
+SELECTION_SPECS: dict[str, Part] = {
+    "keep_all": _part(),
+    **{
+        name: _part(*S2T_ARGUMENTS, reads="scope", has_threshold=True, silences_candidates=True)
+        for name in ("silence_spurious", "silence_high_entropy")
+    },
+    "silence_random": _part(
+        "tau_p", "quantile", reads="positive", draws=True, silences_candidates=True
     ),
-    "silence_high_entropy": SelectionSpec(
-        arguments=_named("tau_p", "quantile", "scope"),
-        reads=_scope_reads,
-        has_threshold=True,
-        silenced="candidates",
+    "silence_candidates": _part("tau_p", reads="positive", silences_candidates=True),
+    "silence_spurious_negative": _part(*S2T_ARGUMENTS, reads="all", has_threshold=True),
+    "silence_matched": _part(*S2T_ARGUMENTS, reads="scope", draws=True),
+    "drop_covariant": _part(
+        "covariance_low", "covariance_high", "dropped_share",
+        reads="all", has_threshold=True, draws=True,
     ),
-    "silence_random": SelectionSpec(
-        arguments=_named("tau_p", "quantile"),
-        reads="positive",
-        draws=True,
-        silenced="candidates",
-    ),
-    "silence_candidates": SelectionSpec(
-        arguments=_named("tau_p"),
-        reads="positive",
-        silenced="candidates",
-    ),
-    "silence_spurious_negative": SelectionSpec(
-        arguments=_named("tau_p", "quantile", "scope"), has_threshold=True
-    ),
-    "silence_matched": SelectionSpec(
-        arguments=_named("tau_p", "quantile", "scope"), reads=_scope_reads, draws=True
-    ),
-    "drop_covariant": SelectionSpec(
-        arguments=_named("covariance_low", "covariance_high", "dropped_share"),
-        has_threshold=True,
-        draws=True,
-    ),
-    "keep_high_entropy": SelectionSpec(
-        arguments=_named("fraction"),
-        recipe=2,  # ties: of all responses, not of the first
-        has_threshold=True,
-    ),
-}
+    # Its second recipe: tied tokens are those of all responses, not of the first.
+    "keep_high_entropy": _part("fraction", reads="all", has_threshold=True, recipe=2),
+}  # fmt: skip
 """Name of a function in `stapo.objective.SELECTIONS` -> its declaration."""
 
 PARTS: dict[str, dict[str, Part]] = {
     "advantage": {
-        "group": Part(),
-        "centred": Part(),
-        "quantile": Part(arguments=_named("baseline_quantile")),
-        "signed": Part(arguments=_named("positive_weight")),
+        "group": _part(),
+        "centred": _part(),
+        "quantile": _part("baseline_quantile"),
+        "signed": _part("positive_weight"),
     },
     "weighting": {
-        "none": Part(),
-        "by_probability": Part(arguments=_named("alpha")),
-        "amplify_surprising": Part(
-            arguments=_named("surprising_share", "amplification", "entropy_gate")
-        ),
+        "none": _part(),
+        "by_probability": _part("alpha"),
+        "amplify_surprising": _part("surprising_share", "amplification", "entropy_gate"),
     },
     "surrogate": {
-        "clipped": Part(clips=("clip_low", "clip_high", "dual_clip")),
-        "unclipped": Part(acts_on_policy=False),
-        "capped_weights": Part(arguments=_named("ratio_cap"), acts_on_policy=False),
-        "clipped_sequences": Part(clips=("clip_low", "clip_high"), acts_on_policy=False),
-        "soft_gate": Part(arguments=_named("gate_positive", "gate_negative"), acts_on_policy=False),
-        "kept_clipped_gradients": Part(
-            arguments=_named("kept_low", "kept_high"),
-            clips=("clip_low", "clip_high"),
-            acts_on_policy=False,
-        ),
-        "within_divergence": Part(arguments=_named("divergence"), acts_on_policy=False),
+        "clipped": _part(clips=("clip_low", "clip_high", "dual_clip")),
+        "unclipped": _part(**OFF_POLICY),
+        "capped_weights": _part("ratio_cap", **OFF_POLICY),
+        "clipped_sequences": _part(**CLIPS, **OFF_POLICY),
+        "soft_gate": _part("gate_positive", "gate_negative", **OFF_POLICY),
+        "kept_clipped_gradients": _part("kept_low", "kept_high", **CLIPS, **OFF_POLICY),
+        "within_divergence": _part("divergence", **OFF_POLICY),
     },
     "penalty": {
-        "none": Part(),
-        "log_ratio_of_covariant": Part(
-            arguments=_named("covariant_share", "penalty_coefficient"),
-            reads="all",
-            acts_on_policy=False,
+        "none": _part(),
+        "log_ratio_of_covariant": _part(
+            "covariant_share", "penalty_coefficient", reads="all", **OFF_POLICY
         ),
-        "divergence_of_unlikely": Part(
-            arguments=_named("unlikely_share", "penalty_coefficient", "min_p"), reads="all"
+        "divergence_of_unlikely": _part(
+            "unlikely_share", "penalty_coefficient", "min_p", reads="all"
         ),
-        "entropy_bonus": Part(arguments=_named("entropy_coefficient")),
-        "adaptive_entropy_bonus": Part(
-            arguments=_named("entropy_target", "entropy_step", "entropy_limit"), reads="all"
+        "entropy_bonus": _part("entropy_coefficient"),
+        "adaptive_entropy_bonus": _part(
+            "entropy_target", "entropy_step", "entropy_limit", reads="all"
         ),
     },
 }
@@ -264,18 +210,11 @@ class Method:
         return ":" in self.selection
 
     @property
-    def spec(self) -> SelectionSpec:
-        """Declaration of its selection; of a study's own, only its arguments are known.
-
-        Raises:
-            ValueError: the selection is not declared.
-        """
+    def spec(self) -> Part:
+        """Declaration of its selection; of a study's own, only its arguments are known."""
         if self.is_own:
-            own = {name: Argument(default=value) for name, value in self.selection_args.items()}
-            return SelectionSpec(arguments=own)
-        if self.selection not in SELECTION_SPECS:
-            known = ", ".join(SELECTION_SPECS)
-            raise ValueError(f"selection: expected one of {known}, found {self.selection}")
+            own = {name: Argument(value) for name, value in self.selection_args.items()}
+            return Part(arguments=own, reads="all")
         return SELECTION_SPECS[self.selection]
 
     @property
@@ -289,8 +228,9 @@ class Method:
         """Responses whose probabilities and entropies its selection or penalty reads."""
         if self.part("penalty").reads == "all":
             return "all"
-        reads = self.spec.reads
-        return reads if isinstance(reads, str) else reads(self.arguments)
+        if (reads := self.spec.reads) != "scope":
+            return reads
+        return "all" if self.arguments["scope"] == "all" else "positive"
 
     def part(self, kind: str) -> Part:
         """Return the declaration of one of its parts: a key of `PARTS`."""
@@ -311,11 +251,8 @@ class Method:
     @property
     def settings(self) -> dict[str, Any]:
         """Every field that is not that of STAPO and its baselines, of what they all share."""
-        return {
-            one.name: value
-            for one in fields(self)
-            if one.name in OF_RIVALS and (value := getattr(self, one.name)) != OF_RIVALS[one.name]
-        }
+        found = {name: getattr(self, name) for name in OF_RIVALS}
+        return {name: value for name, value in found.items() if value != OF_RIVALS[name]}
 
 
 OF_RIVALS: dict[str, Any] = {

@@ -7,9 +7,6 @@ import ast
 import shutil
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
-
-from pydantic import TypeAdapter
 
 from stapo.files import replace_directory, replace_file, write_json
 from stapo.hub import from_hub
@@ -18,25 +15,18 @@ from stapo.provenance import write_sums
 from stapo.study import StudyError
 from stapo.study.files import FILES, SOURCE, model_checksum, model_files
 from stapo.study.schema import Verifier
-from stapo.study.sources import FolderModel, HubModel, Model, TinyModel
+from stapo.study.sources import FolderModel, HubModel, TinyModel
 
 ADDRESS = "https://raw.githubusercontent.com"
 SECONDS = 30.0
 
 
-def write_base(config: dict[str, Any], path: Path, for_verifier: bool = False) -> None:
-    """Write a base model and its tokenizer to a directory, atomically.
-
-    Args:
-        config: a value of `Study.models`: settings of a tiny model, `hub` and `revision`, or the absolute
-            `path` of a folder and its `sha256`.
-        path: the directory.
-        for_verifier: whether the prompt template of verifiers is written beside the weights.
+def write_base(model: HubModel | FolderModel | TinyModel, path: Path) -> None:
+    """Write a base model and its tokenizer to a directory, atomically; of a verifier, also its template.
 
     Raises:
         StudyError: a folder changed, or the verifier's template cannot be downloaded.
     """
-    model: HubModel | FolderModel | TinyModel = TypeAdapter(Model).validate_python(config)
     with replace_directory(path) as aside:
         if isinstance(model, TinyModel):
             from stapo.models.tiny import build_tiny
@@ -44,7 +34,7 @@ def write_base(config: dict[str, Any], path: Path, for_verifier: bool = False) -
             build_tiny(model, aside)
         else:
             _copy(model, aside)
-        if for_verifier:
+        if isinstance(model, Verifier):
             about = {**Verifier.template, "text": verifier_template()}
             write_json(aside / VERIFIER_TEMPLATE, about)
         write_sums(aside)

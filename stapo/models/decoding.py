@@ -5,8 +5,6 @@ responses leave the batch, the cache is written in place instead of copied for e
 values are not repeated for grouped queries.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -97,16 +95,7 @@ AttentionInterface.register(ONE_QUERY, one_query_attention)
 AttentionMaskInterface.register(ONE_QUERY, AttentionMaskInterface()["sdpa"])
 
 
-@contextmanager
-def _one_query(model: Any) -> Iterator[None]:
-    before = model.config._attn_implementation
-    model.set_attn_implementation(ONE_QUERY)
-    try:
-        yield
-    finally:
-        model.set_attn_implementation(before)
-
-
+@torch.no_grad()
 def decode(
     model: Any, input_ids: Tensor, *, logits_processor: Any, generation_config: Any, **inputs: Any
 ) -> Tensor:
@@ -120,10 +109,13 @@ def decode(
         generation_config: length, end tokens, and whether tokens are drawn or the likeliest is taken.
         **inputs: (B, P) `attention_mask`; others are not used.
     """
-    with torch.no_grad(), _one_query(model):
-        return _decode(
-            model, input_ids, inputs["attention_mask"], logits_processor, generation_config
-        )
+    before = model.config._attn_implementation
+    model.set_attn_implementation(ONE_QUERY)
+    try:
+        given = input_ids, inputs["attention_mask"], logits_processor, generation_config
+        return _decode(model, *given)
+    finally:
+        model.set_attn_implementation(before)
 
 
 def _decode(

@@ -12,9 +12,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from stapo.study import StudyError
-
-TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.json", "tokenizer.model")
-"""Of which a checkpoint has at least one; without any, the library asks for packages that would not help."""
+from stapo.study.files import TOKENIZER
 
 
 def load_tokenizer(path: Path | str, **settings: Any) -> Any:
@@ -23,10 +21,8 @@ def load_tokenizer(path: Path | str, **settings: Any) -> Any:
     Raises:
         StudyError: the directory does not exist or has no tokenizer, or the tokenizer needs its own code.
     """
-    if Path(path).is_dir() and not any((Path(path) / name).exists() for name in TOKENIZER_FILES):
-        raise StudyError(
-            [f"{path}: no {TOKENIZER_FILES[0]}; give the directory of a whole checkpoint"]
-        )
+    if Path(path).is_dir() and not any((Path(path) / name).exists() for name in TOKENIZER):
+        raise StudyError([f"{path}: no {TOKENIZER[0]}; give the directory of a whole checkpoint"])
     return _local(
         path, lambda: AutoTokenizer.from_pretrained(path, trust_remote_code=False, **settings)
     )

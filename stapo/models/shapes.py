@@ -6,7 +6,6 @@ from pathlib import Path
 
 from stapo.models.worlds import WORLDS
 from stapo.study import StudyError
-from stapo.study.schema import Verifier
 from stapo.study.sources import FolderModel, HubModel, TinyModel
 
 HEAD_SIZE = 32
@@ -60,7 +59,7 @@ SHAPES = {
 """Shapes by Hub id, from the models' config.json; the verifier is assumed to have that of Qwen2.5-3B."""
 
 
-def shape_of(model: HubModel | FolderModel | TinyModel | Verifier) -> Shape:
+def shape_of(model: HubModel | FolderModel | TinyModel) -> Shape:
     """Return the shape of a model: by its settings, `SHAPES`, or the config.json in its folder or the cache.
 
     Raises:

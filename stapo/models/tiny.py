@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from random import Random
@@ -96,14 +97,10 @@ def _supervised_row(
 
 
 def _collate(rows: list[tuple[list[int], list[int]]], pad: int) -> tuple[Tensor, Tensor]:
-    width = max(len(question) + len(solution) for question, solution in rows)
-    ids = torch.full((len(rows), width), pad)
-    labels = torch.full((len(rows), width), IGNORED)
-    for i, (question, solution) in enumerate(rows):
-        start, end = len(question), len(question) + len(solution)
-        ids[i, :end] = torch.tensor(question + solution)
-        labels[i, start:end] = torch.tensor(solution)
-    return ids, labels
+    ids = [torch.tensor(question + solution) for question, solution in rows]
+    labels = [torch.tensor([IGNORED] * len(question) + solution) for question, solution in rows]
+    padded = partial(torch.nn.utils.rnn.pad_sequence, batch_first=True)
+    return padded(ids, padding_value=pad), padded(labels, padding_value=IGNORED)
 
 
 def supervise(

@@ -20,7 +20,7 @@ from stapo.objective.selection import (
     spurious_candidates,
     spurious_threshold,
 )
-from stapo.objective.surrogate import clipped_surrogate, kl_k3
+from stapo.objective.surrogates import clipped_surrogate, kl_k3
 
 __all__ = [
     "ENTROPY_RESOLUTION",

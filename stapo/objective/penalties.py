@@ -15,7 +15,7 @@ from torch import Tensor
 
 from stapo.objective.selection import at_resolution, chosen, covariances, quantiles
 from stapo.objective.shapes import check_shapes
-from stapo.objective.surrogate import kl_k3
+from stapo.objective.surrogates import kl_k3
 
 State = Mapping[str, float]
 """What a penalty remembers from step to step; it lies in the step checkpoint."""

@@ -5,7 +5,7 @@ from functools import partial
 
 from stapo.hub import REMEDY, from_hub
 from stapo.study import Study
-from stapo.study.sources import HubData, HubModel
+from stapo.study.sources import HubData, HubModel, Model
 from stapo.text import plain
 
 Item = tuple[str, Callable[[], object]]
@@ -16,10 +16,10 @@ def needs(study: Study) -> Iterator[Item]:
     """Yield everything that a study needs from the network."""
     from stapo.evaluation.task import benchmark_rows
 
-    models = {f"model {size}": study.models[size] for size in study.run.sizes}
+    models: dict[str, Model] = {f"model {size}": study.models[size] for size in study.run.sizes}
     verifier = study.evaluation.verifier
     if verifier:
-        models["verifier"] = HubModel(hub=verifier.hub, revision=verifier.revision)
+        models["verifier"] = verifier
     for what, model in models.items():
         if isinstance(model, HubModel):
             yield f"{what}: {model.hub} at {model.revision[:8]}", partial(_get, model)

@@ -14,20 +14,18 @@ from typing import Any, NamedTuple
 from rich.console import Console
 from rich.text import Text
 
-from stapo.methods import Method
 from stapo.models.shapes import Shape, shape_of
 from stapo.operations.status import span, table_of
 from stapo.records.arms import MOMENT_ROLLOUTS
 from stapo.stages import Job, jobs_of
 from stapo.study import Study, StudyError
-from stapo.study.schema import TrainingSettings
 
-POSITIVE = 0.5
-"""Share of the responses with positive advantage, our assumption."""
 MEAN_LENGTH = 0.35
 """Mean response length over its limit; our assumption (at 15,360 tokens: 5,400)."""
 LENGTH_SPREAD = 1.5
 """Mean squared length over squared mean length, our assumption: most tokens are in long responses."""
+ATTENDED = LENGTH_SPREAD * MEAN_LENGTH / 2
+"""Response tokens that a response token attends to, over the limit, on average over tokens."""
 PROMPT_LENGTH = 0.2
 """Mean prompt length over its limit, our assumption (at 1,024 tokens: 200)."""
 COMPUTE_UTILISATION = 0.31
@@ -110,7 +108,7 @@ def decode_seconds(
     # length left, weighted by length, since a long response holds its place for longer.
     full = responses * length / slots - LENGTH_SPREAD * length / 2
     steps = max(limit, full + DRAIN * limit)
-    context = _context(prompt, limit)
+    context = prompt + ATTENDED * limit
     read = steps * bytes_each * shape.parameters
     read += responses * length * context * per_token
     flops = shape.forward(responses * length, context) + shape.forward(
@@ -139,19 +137,13 @@ def update_seconds(
     on_each = responses / max(gpus // (vllm[0] if vllm else 1), 1)
     generation = decode_seconds(shape, device, vllm, on_each, prompt, limit)
     tokens = responses * (prompt + MEAN_LENGTH * limit)
-    # Old log-probs, and the update, whose backward pass counts as two forwards.
-    passes = 1 + further_passes(study.method(method), training) + (4 if device.is_gpu else 3)
-    flops = passes * shape.forward(tokens, _context(prompt, limit))
+    # Old log-probs, a reference, at most one for the selection, and the update, whose backward pass counts as
+    # two forwards.
+    of = study.method(method)
+    passes = 1 + (of.kl_coefficient > 0) + (4 if device.is_gpu else 3)
+    passes += of.reads != "none" and training.statistics == "current"
+    flops = passes * shape.forward(tokens, prompt + ATTENDED * limit)
     return generation + flops / (gpus * device.flops * COMPUTE_UTILISATION)
-
-
-def further_passes(method: Method, training: TrainingSettings) -> float:
-    """Return the mean number of forward passes per response, without the update and the old log-probs."""
-    kl = float(method.kl_coefficient > 0)
-    if method.reads == "none" or training.statistics == "behaviour":
-        return kl
-    later_updates = 1 - training.prompts_per_mini_batch / training.prompts_per_batch
-    return kl + later_updates * (POSITIVE if method.reads == "positive" else 1.0)
 
 
 def training_seconds(study: Study, size: str, method: str, device: Device, gpus: int) -> float:
@@ -190,11 +182,6 @@ def answer_seconds(study: Study, size: str, device: Device, responses: int) -> f
         batch, vllm = responses, (engine.vllm_tensor_parallel, engine.vllm_evaluation_memory)
     limit, prompt = evaluation.max_response_tokens, PROMPT_LENGTH * study.training.max_prompt_tokens
     return ceil(responses / batch) * decode_seconds(shape, device, vllm, batch, prompt, limit)
-
-
-def _context(prompt: float, limit: int) -> float:
-    """Return how many tokens a response token attends to, on average over tokens."""
-    return prompt + LENGTH_SPREAD * MEAN_LENGTH * limit / 2
 
 
 def plan(study: Study, gpu: str = "h200", gpus: int = 8) -> dict[tuple[str, str], Counter[str]]:

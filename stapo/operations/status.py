@@ -1,4 +1,4 @@
-"""How far a study is: the state of every job, from files alone, and why results are made again.
+"""How far a study is: the state of every job, from files alone.
 
 The last functions are what `snakemake` says of a study before the first job and after the last one.
 
@@ -25,11 +25,10 @@ from rich.table import Table
 from rich.text import Text
 
 from stapo import paths
-from stapo.files import canonical, leaves, text_of
+from stapo.files import text_of
 from stapo.locks import holders
 from stapo.stages import Job, Jobs, jobs_of, stages
-from stapo.study import Study, StudyError
-from stapo.study.reading import RESOLVED, read_resolved
+from stapo.study import Study
 from stapo.text import COLOURS, plain
 
 LOG_BYTES = 65536
@@ -53,7 +52,6 @@ STYLES = dict.fromkeys(("stopped", "outdated"), "yellow")
 STYLES |= {"failed": "red", "running": "cyan", "done": "green"}
 SHOWN = 3
 """Jobs that a line names."""
-UNKNOWN = "other settings, which are recorded nowhere here"
 BY_SIGNAL = "by Ctrl-C or another signal"
 KILLED = "exited without an error, possibly killed; it resumes from its last checkpoint"
 
@@ -110,7 +108,7 @@ def print_status(study: Study, console: Console, root: Path = Path()) -> bool:
 
 
 def outdated_lines(found: Sequence[Progress]) -> list[str]:
-    """Return a line for each reason why results are made again, with the settings that changed."""
+    """Return a line for each reason why results are made again."""
     return [line for state, line in _notes(found) if state == "outdated"]
 
 
@@ -129,7 +127,7 @@ def _notes(found: Sequence[Progress]) -> list[tuple[str, str]]:
 def _progress(
     of: Jobs, job: Job, root: Path, logs: Mapping[str, Path], scored: Mapping[Job, bool]
 ) -> Progress:
-    own = Progress(job.stage, job.name, *_published(of, job, root))
+    own = Progress(job.stage, job.name, *_published(job, root))
     work = root / WORK.get(job.stage, "").format(fingerprint=job.fingerprint)
     if job.stage == "generate":
         own = _answered(of, own, job, work, scored)
@@ -202,7 +200,7 @@ def modified(path: Path) -> float:
     return 0.0
 
 
-def _published(of: Jobs, job: Job, root: Path) -> tuple[str, str]:
+def _published(job: Job, root: Path) -> tuple[str, str]:
     """Return state and note by the published files of a job."""
     written = {path: modified(root / path) for path in job.outputs}
     missing = [path for path, when in written.items() if not when]
@@ -210,7 +208,7 @@ def _published(of: Jobs, job: Job, root: Path) -> tuple[str, str]:
         note = f"{missing[0]} is missing" if len(missing) < len(written) else ""
         return "waiting", note
     if recorded(job, root) not in (None, job.fingerprint):
-        return "outdated", f"made with {_reason(of.study, root, job)}"
+        return "outdated", "made with other settings"
     newest = max((modified(root / path) for path in job.inputs), default=0.0)
     if job.stage in DRAWN and min(written.values()) < newest:
         return "outdated", "older than its input"
@@ -220,41 +218,6 @@ def _published(of: Jobs, job: Job, root: Path) -> tuple[str, str]:
 def recorded(job: Job, root: Path) -> str | None:
     """Return the fingerprint that the results of a job contain, None where none is recorded or there."""
     return stages()[job.stage].recorded(job, root)
-
-
-def changes(before: Any, now: Any) -> str:
-    """Return the settings that differ, such as `training.steps 96 -> 48`; empty if none do."""
-    old, new = leaves(before), leaves(now)
-
-    def shown(values: dict[str, Any], place: str) -> str:
-        return canonical(values[place]) if place in values else "(none)"
-
-    places = [place for place in {**new, **old} if old.get(place, "") != new.get(place, "")]
-    return plain(", ".join(f"{one} {shown(old, one)} -> {shown(new, one)}" for one in places))
-
-
-def _reason(study: Study, root: Path, job: Job) -> str:
-    """Return why the results of a job, which contain another fingerprint, are not those of the study.
-
-    Results contain no settings; those of earlier runs are in the resolved studies under `work/`.
-    """
-    made_by, places = recorded(job, root), RESOLVED.format(study=study.name, fingerprint="*")
-    for path in sorted(root.glob(places), key=modified, reverse=True):
-        # What one study has, another may lack: a method, a benchmark, a decoding.
-        with suppress(StudyError, OSError, LookupError, ValueError):
-            before = jobs_of(read_resolved(path)).one(job.stage, job.name)
-            if made_by and made_by == before.fingerprint:
-                return changes(_all_settings(before), _all_settings(job)) or "other results"
-    return UNKNOWN
-
-
-def _all_settings(job: Job) -> dict[str, Any]:
-    """Return the settings of a job and of all that it reads, each by its place in a study."""
-    found: dict[str, Any] = {}
-    for source in job.reads.values():
-        if isinstance(source, Job):
-            found |= _all_settings(source)
-    return found | {key: value for key, value in job.settings.items() if key != "recipe"}
 
 
 def _answered(
@@ -334,7 +297,7 @@ def tell(lines: Iterable[object]) -> None:
 
 
 def first_lines(study: Study, file: str) -> list[str]:
-    """Return what is made again and why, and where the progress of a run of a study file is."""
+    """Return what is made again, and where the progress of a run of a study file is."""
     watch = f"logs: logs/{study.name}/; progress, in another terminal: stapo status {file}"
     return [*outdated_lines(progress(study)), watch]
 

@@ -134,19 +134,14 @@ def _write_base(of: Jobs, jobs: list[Job], how: Resources) -> None:
     from stapo.models.base import write_base
 
     for job in jobs:
-        if job.name == VERIFIER:
-            judge = of.study.evaluation.verifier
-            assert judge is not None
-            settings = judge.model_dump()
-            made_from = verifier_settings(of.study)
-        else:
-            settings = of.study.models[job.name].model_dump()
-            made_from = model_settings(of.study.models[job.name])
+        judge = of.study.evaluation.verifier if job.name == VERIFIER else None
+        model = judge or of.study.models[job.name]
+        made_from = verifier_settings(of.study) if judge else model_settings(model)
         work = Path(paths.BASE_WORK.format(fingerprint=job.fingerprint))
         with work_directory(work, job.config):
             built = work / "model"
             if not (built / SUMS).is_file() or damaged_file(built):
-                write_base(settings, built, for_verifier=job.name == VERIFIER)
+                write_base(model, built)
             link_tree(built, Path(job.weights[0]))
         write_json(Path(job.outputs[0]), made_from)
 

@@ -6,18 +6,21 @@ run's checkpoint, changing it back costs nothing, and studies that have the same
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from stapo import paths
-from stapo.files import read_json
+from stapo.files import DamagedFileError, link_tree, read_json, replace_file
 from stapo.locks import take_gpus
 from stapo.methods import OF_RIVALS, Method
+from stapo.provenance import SUMS, changed_files, file_sha256
 from stapo.stages import Job, Jobs, Resources, Stage, recorded_in
 from stapo.study import Checkpoint, Study, StudyError, TrainingRun
 from stapo.study.files import function_name
+from stapo.study.reading import published_content
 from stapo.study.schema import TrainingSettings
 
 NAMES_OF_METHODS = ("title", "source", "revision")
@@ -104,8 +107,7 @@ def _run(of: Jobs, jobs: list[Job], how: Resources) -> None:
 
 def _is_finished(study: Study, job: Job, how: Resources) -> bool:
     """Return whether another run finished a training; otherwise check its inputs and launch its processes."""
-    from stapo.training.launch import LAUNCHED
-    from stapo.training.publish import finished
+    from stapo.training.launch import LAUNCHED, launch_training, require_fit
 
     if LAUNCHED in os.environ:
         return False
@@ -117,19 +119,9 @@ def _is_finished(study: Study, job: Job, how: Resources) -> bool:
 
     check_overlap(study)
     if how.gpus is not None:
-        from stapo.training.launch import launch_training
-
         require_fit(study, how.gpus, how.nodes)
         launch_training(sys.argv[1:], how.gpus, how.nodes)
     return False
-
-
-def require_fit(study: Study, gpus: int, nodes: int = 1) -> None:
-    """Raise a `StudyError` if the GPUs cannot train as the study says."""
-    from stapo.training.launch import training_errors
-
-    if errors := training_errors(study, gpus, nodes):
-        raise StudyError(errors)
 
 
 def _made_from(study: Study, job: Job) -> tuple[Path, Path]:
@@ -139,33 +131,36 @@ def _made_from(study: Study, job: Job) -> tuple[Path, Path]:
 
 
 def _train(study: Study, job: Job) -> None:
-    from stapo.study.reading import published_content
     from stapo.training.run import TrainingJob, leave, train
 
     this, out = run_of(job), trained(job)
-    base, prompts = _made_from(study, job)
     train(
         TrainingJob(
-            config=job.config,
-            training=study.training_of(this.method),
-            end_tokens=study.end_tokens,
-            method=study.method(this.method),
+            **_given(study, job, this.size, this.method),
             seed=this.seed,
-            base=base,
-            prompts=prompts,
+            base=_made_from(study, job)[0],
             work=out.parent,
             out=out,
             kept_steps=study.kept_steps(),
-            engine=study.engine_of(this.size),
             study=published_content(study),
         )
     )
     leave()
 
 
-def _publish(job: Job) -> None:
-    from stapo.training.publish import publish
+def _given(study: Study, job: Job, size: str, method: str) -> dict[str, Any]:
+    """Return what a training and single updates are given alike."""
+    return {
+        "config": job.config,
+        "training": study.training_of(method),
+        "method": study.method(method),
+        "prompts": Path(paths.PROMPTS.format(study=study.name)),
+        "engine": study.engine_of(size),
+        "end_tokens": study.end_tokens,
+    }
 
+
+def _publish(job: Job) -> None:
     if int(os.environ.get("RANK", "0")) == 0:
         files = (paths.METRICS_FILE, paths.TOKENS_FILE, paths.RECORD_FILE)
         publish(trained(job), Path(job.outputs[0]).parent, files)
@@ -207,8 +202,6 @@ def of_checkpoint(of: Jobs, checkpoint: Checkpoint) -> Job:
 
 def _publish_weights(of: Jobs, jobs: list[Job], how: Resources) -> None:
     """Publish the weights of trainings."""
-    from stapo.training.publish import publish
-
     for job in jobs:
         places = [Path(place) for place in job.weights]
         publish(trained(next(job.sources)), places[0].parent, [place.name for place in places])
@@ -257,9 +250,9 @@ def _intervene(of: Jobs, jobs: list[Job], how: Resources) -> None:
     After an interruption, only the repetition in progress is done again.
     """
     from stapo.training.intervene import InterventionJob, intervene
+    from stapo.training.launch import require_fit
 
     study = of.study
-    name = study.interventions.method
     for job in jobs:
         size = Checkpoint.parse(job.name).size
         take_gpus(how.gpus)
@@ -267,19 +260,13 @@ def _intervene(of: Jobs, jobs: list[Job], how: Resources) -> None:
             require_fit(study, how.gpus)
         intervene(
             InterventionJob(
-                config=job.config,
-                fingerprint=job.fingerprint,
+                **_given(study, job, size, study.interventions.method),
                 checkpoint=job.name,
                 settings=study.interventions,
-                training=study.training_of(name),
-                method=study.method(name),
                 methods={one: study.method(one) for one in study.interventions.methods},
                 model=Path(paths.checkpoint_path(study.name, Checkpoint.parse(job.name))),
-                prompts=Path(paths.PROMPTS.format(study=study.name)),
                 work=Path(paths.INTERVENE_WORK.format(fingerprint=job.fingerprint)),
                 out=Path(job.outputs[0]),
-                engine=study.engine_of(size),
-                end_tokens=study.end_tokens,
             )
         )
 
@@ -287,6 +274,63 @@ def _intervene(of: Jobs, jobs: list[Job], how: Resources) -> None:
 def recorded_intervention(job: Job, root: Path) -> str | None:
     """Return the fingerprint in the result."""
     return recorded_in(root / job.outputs[0]) if (root / job.outputs[1]).is_file() else None
+
+
+def finished(
+    trained: Path, fingerprint: str, names: Iterable[str], base: Path, prompts: Path
+) -> bool:
+    """Return whether a directory contains all undamaged outputs of a training with these inputs.
+
+    `names` are those of its weights, such as `model` and `step4`; the base model may differ between machines.
+    """
+    record = _record(trained)
+    if record.get("fingerprint") != fingerprint:
+        return False
+    outputs, of = record["outputs"], record["base"]
+    # If the base model contains a file of checksums, comparing this file is enough.
+    of = {SUMS: of[SUMS]} if SUMS in of else of
+    return (
+        prompts.is_file()
+        and record["prompts"] == file_sha256(prompts)
+        and {path.partition("/")[0] for path in outputs}
+        >= {paths.METRICS_FILE, paths.TOKENS_FILE, *names}
+        and not changed_files(base, of)
+        and not changed_files(trained, outputs)
+    )
+
+
+def publish(trained: Path, out: Path, names: Sequence[str]) -> None:
+    """Publish named files and directories of a training in the results.
+
+    Snakemake removes the outputs of a job before it starts the job again, and a training may take days: so
+    that a failed or stopped one loses no weights, hard links are made once all of them are complete.
+
+    Raises:
+        StudyError: one line for each file that is missing or differs from what the training wrote.
+    """
+    outputs = _record(trained).get("outputs", {})
+    stated = {p: sha for p, sha in outputs.items() if p.partition("/")[0] in names}
+    there = {paths.RECORD_FILE, *(path.partition("/")[0] for path in stated)}
+    wrong = [*changed_files(trained, stated), *(name for name in names if name not in there)]
+    if wrong:
+        remedy = (
+            f"snakemake --forcerun {out / paths.RECORD_FILE} trains again, from the last checkpoint"
+        )
+        about = "missing, truncated or corrupt"
+        raise StudyError([f"{trained / path}: {about}; {remedy}" for path in wrong])
+    for name in names:
+        source = trained / name
+        if source.is_dir():
+            link_tree(source, out / name)
+        else:
+            with replace_file(out / name, "wb") as stream:
+                stream.write(source.read_bytes())
+
+
+def _record(trained: Path) -> dict[str, Any]:
+    with suppress(OSError, DamagedFileError):
+        return read_json(trained / paths.RECORD_FILE)
+    return {}
 
 
 STAGES = {

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from stapo.methods import ARGUMENTS, METHODS, PART_ARGUMENTS, PARTS
-from stapo.study.loader import Place, Problem, close_name
+from stapo.study.loader import Place, Problem
 from stapo.study.schema import TrainingSettings
 from stapo.study.study import BASE_TITLE, Study
 from stapo.tasks import benchmark_definitions
@@ -31,15 +31,13 @@ def cross_problems(study: Study) -> Iterator[Problem]:
 def _unknown(
     place: Place, names: Iterable[Any], known: Iterable[Any], where: str = ""
 ) -> Iterator[Problem]:
-    """Report names that are not known, with the one that was probably meant, or that are listed twice."""
+    """Report names that are not known, or that are listed twice."""
     choices, seen = [*dict.fromkeys(map(str, known))], set()
     for name in names:
         if name in seen:
             yield place, f"{name!r} is listed twice; remove one"
         elif str(name) not in choices:
-            meant = close_name(name, choices)
-            hint = f"did you mean {meant}? " if meant else ""
-            yield place, f"unknown name {name!r}; {hint}known{where}: {', '.join(choices)}"
+            yield place, f"unknown name {name!r}; known{where}: {', '.join(choices)}"
         seen.add(name)
 
 
@@ -191,9 +189,9 @@ def _others(study: Study) -> Iterator[Problem]:
     if section.checkpoints:
         known = [str(one) for one in study.checkpoints()]
         yield from _unknown(("interventions", "checkpoints"), section.checkpoints, known)
-        usable = [name for name, one in METHODS.items() if one.spec.silenced]
+        usable = [name for name, one in METHODS.items() if one.spec.silences_candidates]
         method = study.method(section.method) if _is_sound(study, section.method) else None
-        if not method or method.spec.silenced is None or method.kl_coefficient > 0:
+        if not method or not method.spec.silences_candidates or method.kl_coefficient > 0:
             about = "is unknown, silences no candidates, or has a KL term"
             known = [*usable, *study.methods]
             yield (

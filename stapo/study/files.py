@@ -32,7 +32,8 @@ FILES = ("*.safetensors", "*.json", "*.jinja", "merges.txt", "LICENSE*")
 """Files of a model: weights as safetensors only, nothing that could contain code."""
 SOURCE = "source.json"
 """File with the origin of a model, which is no part of it."""
-TOKENIZER = ("tokenizer.json", "tokenizer_config.json")
+TOKENIZER = ("tokenizer.json", "tokenizer_config.json", "vocab.json", "tokenizer.model")
+"""Of which a model has at least one; without any, Transformers asks for packages that would not help."""
 
 
 @dataclass(frozen=True)
@@ -136,8 +137,7 @@ def selection_arguments(reference: str, given: Arguments) -> Arguments:
     """Return the given settings of a token selection, and the defaults of others by its source.
 
     Raises:
-        StudyError: there is no such function, a given setting is unknown or of another type, or a default is
-            neither a number nor a text.
+        StudyError: no such function or setting, or a default that is neither a number nor a text.
     """
     path, function = found_path(reference), function_name(reference)
     name, content = shown_path(path), read_file(path)
@@ -149,28 +149,20 @@ def selection_arguments(reference: str, given: Arguments) -> Arguments:
     if not found:
         raise StudyError([f"{name}: no function {function} at its top level"])
     taken = found[-1].args
-    positional = [one.arg for one in (*taken.posonlyargs, *taken.args)]
-    keywords = [one.arg for one in taken.kwonlyargs]
-    written = dict(zip(positional[::-1], taken.defaults[::-1], strict=False))
-    literals = {**written, **dict(zip(keywords, taken.kw_defaults, strict=True))}
-    settings = [one for one in (*positional[TABLES:], *keywords) if one != SEED]
-    defaults = {one: _literal(literals.get(one)) for one in settings}
-    if len(positional) < TABLES or literals.keys() & {*positional[:TABLES]}:
-        about = "begins with the arguments logps, entropies, advantages and mask"
-        raise StudyError([f"{name}: {function} is no token selection, which {about}"])
+    names = [one.arg for one in (*taken.posonlyargs, *taken.args, *taken.kwonlyargs)]
+    # Of positional arguments, the last ones have defaults.
+    written = [*taken.defaults, *taken.kw_defaults]
+    literals = dict(zip(names[::-1], map(_literal, written[::-1]), strict=False))
+    defaults = {key: literals.get(key) for key in names[TABLES:] if key != SEED}
     about = "needs a default that is a number or a text"
     errors = [
         f"{name}: argument {key} of {function} {about}"
         for key, value in defaults.items()
         if value is None
     ]
-    for key, value in given.items():
-        if key not in defaults:
-            about = f"has no such argument; it takes {', '.join(defaults) or 'none'}"
-            errors.append(f"selection_args.{key}: {named(reference)} {about}")
-        elif isinstance(value, str) != isinstance(defaults[key], str):
-            kind = "a text" if isinstance(defaults[key], str) else "a number"
-            errors.append(f"selection_args.{key}: expected {kind}, found {value!r}")
+    takes = f"has no such argument; it takes {', '.join(defaults) or 'none'}"
+    unknown = (key for key in given if key not in defaults)
+    errors += [f"selection_args.{key}: {named(reference)} {takes}" for key in unknown]
     if errors:
         raise StudyError(errors)
     return {**{key: value for key, value in defaults.items() if value is not None}, **given}
@@ -254,7 +246,7 @@ def model_faults(folder: Path) -> list[str]:
         about = "needs its own Python code, which is never run here"
         found.append(f"{name}: {about}; choose a model whose architecture is part of Transformers")
     if not any((folder / one).is_file() for one in TOKENIZER):
-        found.append(f"{name}: no tokenizer ({' or '.join(TOKENIZER)}); save one into the folder")
+        found.append(f"{name}: no tokenizer ({TOKENIZER[0]}); save one into the folder")
     if not any(folder.glob("*.safetensors")):
         found.append(f"{name}: no weights; save them as safetensors, pickled ones could run code")
     return found

@@ -2,9 +2,8 @@
 
 import errno
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -144,20 +143,8 @@ def _lines(node: Node, name: str, place: str, seen: set[Node]) -> Iterator[tuple
         yield from _lines(inner, name, here, seen)
 
 
-def field_problems(
-    error: ValidationError, raw: Any, schema: Mapping[str, Any]
-) -> Iterator[Problem]:
-    """Yield one problem for each place of pydantic's errors.
-
-    An unknown key that resembles a known one is reported as a misspelling.
-
-    Args:
-        error: pydantic's error.
-        raw: the validated value.
-        schema: JSON schema of a study.
-    """
-    parts = (schema, *schema.get("$defs", {}).values())
-    known = sorted({key for part in parts for key in part.get("properties", ())})
+def field_problems(error: ValidationError, raw: Any) -> Iterator[Problem]:
+    """Yield one problem for each place of pydantic's errors about a value."""
     # A union has one error for each of its types.
     found: dict[Place, dict[str, None]] = {}
     for one in error.errors(include_url=False):
@@ -165,9 +152,7 @@ def field_problems(
         if one["type"] == "missing":
             place, about = (*place, one["loc"][-1]), "missing; add it"
         elif one["type"] == "extra_forbidden":
-            meant = close_name(place[-1], known)
-            hint = f"did you mean {meant}?" if meant else "remove it or correct its spelling"
-            about = f"unknown key; {hint}"
+            about = "unknown key; remove it or correct its spelling"
         else:
             words = IN_WORDS.get(str(one.get("ctx", {}).get("pattern")))
             message = f"expected {words}" if words else KINDS.get(one["type"], one["msg"])
@@ -175,14 +160,6 @@ def field_problems(
         found.setdefault(place, {})[about] = None
     for place, messages in found.items():
         yield place, " or ".join(messages)
-
-
-def close_name(name: Any, known: Iterable[str]) -> str:
-    """Return the known name that was probably meant, empty if none resembles it."""
-    # No number: a huge one cannot be written.
-    written = name[:100] if isinstance(name, str) else ""
-    others = [one for one in known if one != name]
-    return next(iter(get_close_matches(written, others, n=1, cutoff=0.7)), "")
 
 
 def shown(value: Any) -> str:

@@ -1,7 +1,7 @@
 """The settings of methods in a study, and methods as they change them: all of them, single ones, variants."""
 
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints, create_model
@@ -158,17 +158,10 @@ def origin_of(name: str, methods: Mapping[str, Settings]) -> str:
 def _as_variant(name: str, parent: Method) -> Method:
     """Return a method of `PARENTS`: its parent with the study's settings, and its own differences."""
     own, usual = METHODS[name], METHODS[PARENTS[name]]
-    args = {
-        key: parent.selection_args.get(key, value)
-        if usual.selection_args.get(key) == value
-        else value
-        for key, value in own.selection_args.items()
-    }
-    differing = {
-        f.name: getattr(own, f.name)
-        for f in fields(Method)
-        if getattr(own, f.name) != getattr(usual, f.name)
-    }
+    args = dict(own.selection_args)
+    as_usual = args.items() & usual.selection_args.items()
+    args |= {key: parent.selection_args.get(key, value) for key, value in as_usual}
+    differing = {key: value for key, value in vars(own).items() if value != getattr(usual, key)}
     return replace(parent, **{**differing, "selection_args": args})
 
 
@@ -201,21 +194,13 @@ def _source(origin: Method, changes: Settings, is_variant: bool) -> str:
 
 def differences(origin: Method, found: Method) -> dict[str, Any]:
     """Return the settings and selection arguments of a method that differ from those of another."""
-    settings: tuple[str, ...] = (
-        "selection",
-        "clip_low",
-        "clip_high",
-        "aggregation",
-        "kl_coefficient",
-        "dual_clip",
-    )
+    settings = ["selection", "clip_low", "clip_high", "aggregation", "kl_coefficient", "dual_clip"]
     # In an order that does not depend on that of the keys in a file.
     args = sorted(found.selection_args, key=lambda key: (key not in origin.selection_args, key))
     pairs = {key: (origin.selection_args.get(key), found.selection_args[key]) for key in args}
-    pairs |= {
-        key: (origin.part_args.get(key), found.part_args[key]) for key in sorted(found.part_args)
-    }
-    settings += tuple(key for key in OF_RIVALS if key != "part_args")
+    part_args = sorted(found.part_args.items())
+    pairs |= {key: (origin.part_args.get(key), value) for key, value in part_args}
+    settings += [key for key in OF_RIVALS if key != "part_args"]
     pairs |= {key: (getattr(origin, key), getattr(found, key)) for key in settings}
     changed = {key: new for key, (old, new) in pairs.items() if old != new}
     return changed | ({"selection": named(found.selection)} if "selection" in changed else {})

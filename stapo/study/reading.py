@@ -45,7 +45,6 @@ from stapo.study.loader import (
     Place,
     Problem,
     StudyError,
-    close_name,
     field_problems,
     load_yaml,
     shown,
@@ -176,9 +175,7 @@ def _extended(document: Document) -> Document:
         name = chain[-1].content["extends"]
         known = sorted(found.stem for found in STUDIES.glob("*.yaml"))
         if name in seen or name not in known:
-            meant = close_name(name, known)
-            hint = f"did you mean {meant}? " if meant else ""
-            about = f"no such study; {hint}ls {shown_path(STUDIES)} lists them, without .yaml"
+            about = f"no such study; ls {shown_path(STUDIES)} lists them, without .yaml"
             about = "extends itself; choose another" if name in seen else about
             problem = (("extends",), f"{shown(name)}: {about}")
             raise StudyError(chain[-1].errors([problem]))
@@ -204,7 +201,7 @@ def _study(document: Document, is_read: bool) -> Study:
     try:
         study = Study.model_validate(raw)
     except ValidationError as error:
-        problems = [*field_problems(error, raw, Study.model_json_schema())]
+        problems = [*field_problems(error, raw)]
         study, wrong = _rest(raw, [place for place, _ in problems])
     content = resolved_content(study) if study else {}
     if study:
@@ -227,7 +224,7 @@ def _rest(raw: dict[str, Any], wrong: list[Place]) -> tuple[Study | None, set[An
         try:
             return Study.model_validate(merge(STAND_INS, left)), names
         except ValidationError as error:
-            wrong = [place for place, _ in field_problems(error, left, {})]
+            wrong = [place for place, _ in field_problems(error, left)]
     return None, names
 
 

@@ -16,7 +16,6 @@ from stapo.study.fields import (
     Name,
     OpenUnit,
     Prompts,
-    Revision,
     Reward,
     Rows,
     Seed,
@@ -30,6 +29,7 @@ from stapo.study.fields import (
     unit,
     visible_lines,
 )
+from stapo.study.sources import HubModel
 
 
 class TrainingSettings(Strict):
@@ -75,10 +75,7 @@ class TrainingSettings(Strict):
     instruction: Annotated[str, AfterValidator(visible_lines)] = Field(
         "", max_length=10_000, description="Appended to every training prompt"
     )
-    reward: Reward = Field(
-        "boxed",
-        description="boxed (last box), or FILE.py:function",
-    )
+    reward: Reward = Field("boxed", description="boxed (last box), or FILE.py:function")
     reward_sha256: Sha256 | None = Field(
         None, description="Expected SHA-256 of its file, as printed by `stapo check`; default: any"
     )
@@ -159,7 +156,7 @@ class BenchmarkSettings(Strict):
     )
 
 
-class Verifier(Strict):
+class Verifier(HubModel):
     """A model that judges answers that the rules reject; it runs on the backend of the evaluation."""
 
     batch_size: ClassVar[int] = 32
@@ -177,7 +174,6 @@ class Verifier(Strict):
     }
     """Prompt of CompassVerifier's authors, also JustRL's: a string in a Python file on GitHub."""
     hub: HubId = Field("opencompass/CompassVerifier-3B", description="Any causal language model")
-    revision: Revision = Field(description="Commit of the repository, 40 hex digits, or main")
 
 
 class Curve(Strict):
@@ -290,10 +286,8 @@ class Interventions(Strict):
     prompts: Annotated[Rows, unit("prompts")] = Field(
         32, description="Prompts of a repetition on which entropy and reward are measured"
     )
-    rollout_prompts: Annotated[Rows, unit("prompts")] | None = Field(
-        None,
-        exclude_if=lambda value: value is None,
-        description="Prompts of the rollout of an update; default: those of a mini-batch",
+    rollout_prompts: Annotated[Rows, unit("prompts")] | None = off(
+        "Prompts of the rollout of an update; default: those of a mini-batch"
     )
     controls: Annotated[list[Control], Field(min_length=1, max_length=7)] = Field(
         ["random_candidates", "random_positive", "high_entropy"],

@@ -190,13 +190,10 @@ class Study(Strict):
 
     def training_of(self, method: str) -> TrainingSettings:
         """Return what a method is trained with: as all, but for what its settings and its base's say."""
-        given = self.methods.get(method, MethodSettings())
-        base = given.base or method
-        if base == method:
-            base = PARENTS.get(method, method)
-        inherited = self.training if base == method else self.training_of(base)
-        own = given.training.model_dump(exclude_none=True) if given.training else {}
-        return inherited.model_copy(update=own)
+        found, line = self.training, reversed(self.lineage(method))
+        for given in (self.methods[name].training for name in line if name in self.methods):
+            found = found.model_copy(update=given.model_dump(exclude_none=True) if given else {})
+        return found
 
     def engine_of(self, size: str) -> EngineSettings:
         """Return the engine with which a size is trained: as all, but for what its own settings say."""

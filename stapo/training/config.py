@@ -5,7 +5,7 @@ TRL's own loss and advantages are not computed, so their settings would be ignor
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -46,28 +46,22 @@ class StapoConfig(GRPOConfig):  # type: ignore[misc]
         ValueError: settings have no effect here, or are wrong; one line each.
     """
 
-    method: str = field(default="stapo", metadata={"help": "Name in stapo.methods.METHODS"})
-    statistics: str = field(
-        default="behaviour",
-        metadata={"help": "Policy whose statistics select tokens: behaviour or current"},
-    )
-    micro_batch_tokens: int = field(
-        default=32768, metadata={"help": "Token budget of one forward and backward pass"}
-    )
-    packed: bool | None = field(
-        default=None,
-        metadata={
-            "help": "Whether passes have no padding; by default on CUDA, where the model can"
-        },
-    )
-    advantage_epsilon: float = field(default=1e-6, metadata={"help": "Added to the group's std"})
-    decayed: str = field(default="matrices", metadata={"help": "Weight decay: matrices or all"})
-    token_records_mb: int = field(
-        default=0, metadata={"help": "Size of the token records, about, in MB; 0 records no tokens"}
-    )
-    run_fingerprint: str = field(
-        default="", metadata={"help": "Written into checkpoints, to skip those of other runs"}
-    )
+    method: str = "stapo"
+    """Name in `stapo.methods.METHODS`."""
+    statistics: str = "behaviour"
+    """Policy whose statistics select tokens: behaviour or current."""
+    micro_batch_tokens: int = 32768
+    """Token budget of one forward and backward pass."""
+    packed: bool | None = None
+    """Whether passes have no padding; by default on CUDA, where the model can."""
+    advantage_epsilon: float = 1e-6
+    """Added to the standard deviation of a group."""
+    decayed: str = "matrices"
+    """Parameters with weight decay: matrices or all."""
+    token_records_mb: int = 0
+    """Size of the token records, about, in MB; 0 records no tokens."""
+    run_fingerprint: str = ""
+    """Written into checkpoints, to skip those of other runs."""
 
     def __post_init__(self) -> None:
         if self.use_cpu:
@@ -91,11 +85,8 @@ def check(args: StapoConfig) -> None:
         for name in UNUSED
         if (found := getattr(args, name)) != defaults[name] and (found or name not in MAY_BE_OFF)
     ]
-    known = {
-        "method": (*METHODS,),
-        "statistics": ("behaviour", "current"),
-        "decayed": ("matrices", "all"),
-    }
+    policies, parameters = ("behaviour", "current"), ("matrices", "all")
+    known = {"method": METHODS, "statistics": policies, "decayed": parameters}
     for name, values in known.items():
         if (found := getattr(args, name)) not in values:
             errors.append(f"{name}: expected {', '.join(values)}, found {found!r}")

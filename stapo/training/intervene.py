@@ -5,7 +5,7 @@ kill loses only the repetition in progress.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -21,7 +21,7 @@ from tqdm import tqdm
 from transformers import PrinterCallback
 
 from stapo.bars import bar
-from stapo.files import replace_file, write_json
+from stapo.files import fingerprint, replace_file, write_json
 from stapo.locks import work_directory
 from stapo.methods import Method, s2t_arguments
 from stapo.objective import kl_k3
@@ -31,11 +31,11 @@ from stapo.records.arms import MOMENT_ROLLOUTS, NOTHING, SILENCED
 from stapo.records.interventions import SCHEMA, TOKENS, ArmRecord, Intervention, Repetition
 from stapo.records.reading import read_table, record_of
 from stapo.study import StudyError
-from stapo.study.schema import EngineSettings, Interventions, TrainingSettings
+from stapo.study.schema import Interventions
 from stapo.training.config import trainer_config
 from stapo.training.prompts import chat_rows
 from stapo.training.rewards import reward_functions
-from stapo.training.run import policy
+from stapo.training.run import TrainerJob, policy
 from stapo.training.single_updates import (
     InterventionTrainer,
     Rollout,
@@ -55,34 +55,25 @@ Rows = list[dict[str, Any]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class InterventionJob:
-    """Inputs, settings and output paths of the interventions at one checkpoint."""
+class InterventionJob(TrainerJob):
+    """The interventions at one checkpoint."""
 
-    config: dict[str, Any]
-    """Everything that determines the result; `work` can only be used with this configuration."""
-    fingerprint: str
     checkpoint: str
     settings: Interventions
-    training: TrainingSettings
-    method: Method
-    """Method whose selection is S2T here."""
     methods: dict[str, Method]
     """Name -> method, whose updates with the whole rollout are compared with those of the first."""
     model: Path
     """Weights and tokenizer of the checkpoint."""
-    prompts: Path
-    """JSON lines with question and answer."""
-    work: Path
-    """Directory of finished repetitions, used by this job alone."""
-    out: Path
-    """Output path of the JSON file; the tokens are beside it, as parquet."""
-    engine: EngineSettings = field(default_factory=EngineSettings)
-    end_tokens: Sequence[str] = ()
 
     @property
     def updates(self) -> int:
         """Updates with one rollout by a whole method, as in a training."""
         return self.training.prompts_per_batch // self.training.prompts_per_mini_batch
+
+    @property
+    def rollout_prompts(self) -> int:
+        """Prompts of a rollout."""
+        return self.settings.rollout_prompts or self.training.prompts_per_mini_batch
 
 
 def intervene(job: InterventionJob) -> list[Path]:
@@ -109,7 +100,7 @@ def intervene(job: InterventionJob) -> list[Path]:
         tokens = job.out.with_suffix(".parquet")
         _write_table(tokens, pa.concat_tables([table for _, table in done]))
         responses = job.settings.prompts * job.training.group_size
-        about = job.checkpoint, job.fingerprint, job.settings.method, responses
+        about = job.checkpoint, fingerprint(job.config), job.settings.method, responses
         write_json(job.out, asdict(Intervention(*about, tuple(one for one, _ in done))))
     return [job.out, tokens]
 
@@ -134,7 +125,7 @@ def _write_table(path: Path, table: pa.Table) -> None:
 def _repeat(job: InterventionJob, left: Sequence[int]) -> None:
     """Do some repetitions, and write each as soon as it is done."""
     trainer, records = make_trainer(job)
-    per_rollout, held_out = prompts_of(job), job.settings.prompts
+    per_rollout, held_out = job.rollout_prompts, job.settings.prompts
     if len(records) < per_rollout + held_out:
         about = f"{len(records)} prompts are too few for a mini-batch of {per_rollout} and {held_out} others"
         raise StudyError([f"interventions.prompts: {about}; use fewer"])
@@ -153,11 +144,6 @@ def _repeat(job: InterventionJob, left: Sequence[int]) -> None:
             write_json(path, asdict(record))
 
 
-def prompts_of(job: InterventionJob) -> int:
-    """Return the number of prompts of a rollout."""
-    return job.settings.rollout_prompts or job.training.prompts_per_mini_batch
-
-
 def make_trainer(job: InterventionJob) -> tuple[InterventionTrainer, Rows]:
     """Return the trainer of a job, and its prompts as rows of a data set.
 
@@ -165,19 +151,16 @@ def make_trainer(job: InterventionJob) -> tuple[InterventionTrainer, Rows]:
         StudyError: the tokenizer has no end token, or all prompts are too long.
     """
     # One mini-batch is a whole rollout; responses are sampled by Transformers or vLLM, as in the training.
-    training = job.training.model_copy(
-        update={
-            "prompts_per_batch": prompts_of(job),
-            "prompts_per_mini_batch": prompts_of(job),
-            "statistics": "behaviour",
-        }
-    )
+    sizes = dict.fromkeys(("prompts_per_batch", "prompts_per_mini_batch"), job.rollout_prompts)
+    training = job.training.model_copy(update={**sizes, "statistics": "behaviour"})
     model, tokenizer, ends = policy(job.model, job.end_tokens)
     records, _, _ = chat_rows(job.prompts, training, tokenizer)
     engine = job.engine.model_copy(update={"tracker": "none"})
     trainer = InterventionTrainer(
         model=model,
-        args=trainer_config(training, engine, job.settings.seed, job.work, job.fingerprint, ends),
+        args=trainer_config(
+            training, engine, job.settings.seed, job.work, fingerprint(job.config), ends
+        ),
         reward_funcs=reward_functions(training, tokenizer, ends),
         train_dataset=Dataset.from_list(records[:1]),
         processing_class=tokenizer,
@@ -201,7 +184,7 @@ def _moments(
     if path.exists():
         return load_file(path)
     trainer.restore(None)
-    per_rollout = prompts_of(job)
+    per_rollout = job.rollout_prompts
     for number in bar("moments", MOMENT_ROLLOUTS, "rollout", over=range(MOMENT_ROLLOUTS)):
         chosen = Random(f"moments {job.settings.seed} {number}").sample(records, per_rollout)
         rollout = trainer.respond(chosen, _number(number, MOMENTS))
@@ -226,7 +209,7 @@ def _repetition(
 
     def respond_held_out() -> Iterator[Rollout]:
         """Yield responses of the current weights, in parts of the size of a mini-batch."""
-        rows, size = parts[1], prompts_of(job)
+        rows, size = parts[1], job.rollout_prompts
         for chunk, start in enumerate(range(0, len(rows), size)):
             yield trainer.respond(rows[start : start + size], _number(number, HELD_OUT, chunk))
 

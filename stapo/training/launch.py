@@ -25,25 +25,26 @@ its processes 30 seconds later; it does not know this one, which a scheduler sen
 FIRST_PORT, PORTS = 20000, 20000
 
 
-def training_errors(study: Study, gpus: int, nodes: int = 1) -> list[str]:
-    """Return why a training cannot run on `gpus` GPUs of `nodes` machines, one line per reason."""
-    if gpus % nodes:
-        return [f"--gpus {gpus}: not a multiple of --nodes {nodes}; request a multiple"]
-    if gpus == 0:
-        if study.training.rollouts == "transformers":
-            return []
-        return [
-            f"training.rollouts: {study.training.rollouts} needs GPUs, but this job has none; run with "
-            "--workflow-profile workflows/profiles/workstation or slurm"
-        ]
+def require_fit(study: Study, gpus: int, nodes: int = 1) -> None:
+    """Check that a training can run on `gpus` GPUs of `nodes` machines.
+
+    Raises:
+        StudyError: it cannot.
+    """
     own = [study.training_of(name) for name in study.run.methods]
     batch = gcd(*(one.prompts_per_mini_batch * one.group_size for one in own))
-    if batch % gpus == 0:
-        return []
-    return [
-        f"training.prompts_per_mini_batch: a mini-batch of {batch} responses is not divisible by "
-        f"{gpus} GPUs; choose a number of GPUs that divides it"
-    ]
+    error = ""
+    if gpus % nodes:
+        error = f"--gpus {gpus}: not a multiple of --nodes {nodes}; request a multiple"
+    elif gpus == 0 and study.training.rollouts != "transformers":
+        about = "needs GPUs, but this job has none; run with --workflow-profile"
+        profiles = "workflows/profiles/workstation or slurm"
+        error = f"training.rollouts: {study.training.rollouts} {about} {profiles}"
+    elif gpus and batch % gpus:
+        about = f"a mini-batch of {batch} responses is not divisible by {gpus} GPUs"
+        error = f"training.prompts_per_mini_batch: {about}; choose a number of GPUs that divides it"
+    if error:
+        raise StudyError([error])
 
 
 def launch_training(arguments: Sequence[str], gpus: int, nodes: int) -> None:

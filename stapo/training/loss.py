@@ -52,20 +52,15 @@ class TokenTables:
         """Return the tables of a whole mini-batch; log-probs and entropies are those that select tokens."""
         counted = keep if method.divisor == "kept" else batch.mask
         weights = token_weights(counted, method.aggregation, group_size, length=max_response_tokens)
-        of_old = batch.old_logps, batch.old_entropies, batch.advantages, batch.mask
+        responses = batch.advantages, batch.mask
         weighting, penalty = WEIGHTINGS[method.weighting], PENALTIES[method.penalty]
         given: dict[str, Any] = dict(penalty.initial if state is None else state)
         if penalty.against_proxy:
             given["proxy"] = _required(batch.proxy_logps, "proxy_logps")
-        coefficients = penalty.coefficients(
-            logps,
-            entropies,
-            batch.advantages,
-            batch.mask,
-            **method.arguments_of("penalty"),
-            **given,
-        )
-        factors = weighting(*of_old, **method.arguments_of("weighting"))
+        given |= method.arguments_of("penalty")
+        coefficients = penalty.coefficients(logps, entropies, *responses, **given)
+        old = batch.old_logps, batch.old_entropies
+        factors = weighting(*old, *responses, **method.arguments_of("weighting"))
         return cls(keep, *(torch.where(keep, one, 0.0) for one in (weights, factors, coefficients)))
 
     def take(self, rows: Tensor) -> "TokenTables":
@@ -94,11 +89,7 @@ def micro_batch_loss(
         method: surrogate, penalty, KL coefficient.
     """
     width = logps.shape[1]
-    mask, old_logps, advantages = (
-        batch.mask[:, :width],
-        batch.old_logps[:, :width],
-        batch.advantages,
-    )
+    mask, sign = batch.mask[:, :width], batch.advantages.unsqueeze(1)
     values = _values(logps, entropies, batch, tables, method)
     kl = torch.zeros_like(values)
     if method.kl_coefficient > 0:
@@ -106,7 +97,7 @@ def micro_batch_loss(
         values = values - method.kl_coefficient * kl
     # Positions after a response may be NaN or infinite: set them to 0, since 0 x NaN is NaN.
     loss = -(values.masked_fill(~mask, 0.0) * tables.weights[:, :width]).sum()
-    ratio, sign = torch.exp(logps.detach() - old_logps), advantages.unsqueeze(1)
+    ratio = torch.exp(logps.detach() - batch.old_logps[:, :width])
     sums = [
         loss.detach(),
         kl.detach().masked_fill(~mask, 0.0).sum(),

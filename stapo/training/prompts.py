@@ -23,6 +23,7 @@ DAPO_PREFIX = (
 )
 DAPO_SUFFIX = '\n\nRemember to put your answer on its own line after "Answer:".'
 """Wrapper of every prompt of DAPO-Math-17k, which our own instruction replaces."""
+WANTED = "expected question and answer, or prompt[0].content and reward_model.ground_truth"
 RUN_OF_WORDS = 13
 """Length in words of a common run that counts as contamination, as usual."""
 
@@ -134,10 +135,8 @@ def _hub_rows(data: HubData) -> Iterator[dict[str, str]]:
             if not (isinstance(answer, str) and question.strip()):
                 raise TypeError("no text")
         except (LookupError, TypeError, AttributeError, ValueError) as error:
-            about = (
-                "expected question and answer, or prompt[0].content and reward_model.ground_truth"
-            )
-            raise StudyError([f"data: row {index} of {data.hub}: {about}: {error}"]) from error
+            about = f"{WANTED}: {error}"
+            raise StudyError([f"data: row {index} of {data.hub}: {about}"]) from error
         yield {"question": question, "answer": answer}
 
 

@@ -52,29 +52,37 @@ from stapo.training.trainer import StapoTrainer
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainingJob:
-    """Inputs, settings and output paths of one training."""
+class TrainerJob:
+    """Inputs, settings and output paths of a training, or of single updates."""
 
     config: dict[str, Any]
     """Everything that determines the result; `work` can only be used with this configuration."""
     training: TrainingSettings
     method: Method
+    """Of single updates, that whose selection is S2T."""
+    prompts: Path
+    """JSON lines with question and answer."""
+    work: Path
+    """Directory of logs and of what a later start goes on with, used by this job alone."""
+    out: Path
+    """Directory of the results: weights, metrics, token records, provenance. Of single updates, a JSON file,
+    beside which the tokens are, as parquet."""
+    engine: EngineSettings = field(default_factory=EngineSettings)
+    """Settings of the engine, which do not determine the result."""
+    end_tokens: Sequence[str] = ()
+    """End tokens of the study, in addition to the tokenizer's."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingJob(TrainerJob):
+    """One training."""
+
     seed: int
     """Seed of everything random."""
     base: Path
     """Directory of the base model and its tokenizer."""
-    prompts: Path
-    """JSON lines with question and answer."""
-    work: Path
-    """Directory of logs and step checkpoints, used by this run alone."""
-    out: Path
-    """Directory of the results: weights, metrics, token records, provenance."""
-    engine: EngineSettings = field(default_factory=EngineSettings)
-    """Settings of the engine, which do not determine the result."""
     kept_steps: Sequence[int] = ()
     """Steps before the last whose weights are kept, and published at the end as `stepN`."""
-    end_tokens: Sequence[str] = ()
-    """End tokens of the study, in addition to the tokenizer's."""
     study: dict[str, Any] | None = None
     """The resolved study as JSON, for the record of attempts."""
 

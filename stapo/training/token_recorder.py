@@ -150,6 +150,7 @@ class TokenRecorder:
     def __post_init__(self) -> None:
         self.method, self.step = self.trainer.method, self.trainer.state.global_step + 1
         self.model = self.trainer.accelerator.unwrap_model(self.trainer.model)
+        self.vocab_size: int = self.model.get_output_embeddings().weight.shape[0]
 
     def selected(self, logps: Tensor, entropies: Tensor, keep: Tensor) -> None:
         """Sample tokens of the mini-batch."""
@@ -159,24 +160,21 @@ class TokenRecorder:
             kinds, self.size, self.trainer.args.seed, self.step
         )
         rows, places = self.rows, (self.rows, self.positions)
-        of_tokens = {
-            "row": rows,
-            "position": self.positions,
-            "length": batch.mask[rows].sum(dim=1),
-            "probability": logps[places].double().exp(),
-            "entropy": entropies[places],
-            "kept": keep[places],
-            "advantage": batch.advantages[rows],
-            "reward": self.rewards[rows],
-        }
         self.known = {
             "step": self.step,
-            "vocab_size": self._vocab_size(),
+            "vocab_size": self.vocab_size,
             "s2t": s2t_arguments(self.method),
             "entropy_threshold": threshold,
             "kind": sampled,
             "weight": weights,
-            **{name: values.tolist() for name, values in of_tokens.items()},
+            "row": rows.tolist(),
+            "position": self.positions.tolist(),
+            "length": batch.mask[rows].sum(dim=1).tolist(),
+            "probability": logps[places].double().exp().tolist(),
+            "entropy": entropies[places].tolist(),
+            "kept": keep[places].tolist(),
+            "advantage": batch.advantages[rows].tolist(),
+            "reward": self.rewards[rows].tolist(),
         }
 
     def forward(self, rows: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -218,10 +216,6 @@ class TokenRecorder:
     def line(self, ranks: Ranks) -> dict[str, Any]:
         """Return the record of the step, the same on every rank; all ranks must call this."""
         return {**self.known, **self._texts(), **self._of_current_policy(self._of_all_ranks(ranks))}
-
-    def _vocab_size(self) -> int:
-        size: int = self.model.get_output_embeddings().weight.shape[0]
-        return size
 
     def _texts(self) -> dict[str, list[Any]]:
         """Return the ids of the sampled tokens, and of those before and behind them."""
@@ -294,7 +288,7 @@ class TokenRecorder:
         # Exact numbers may not be negative, which rounding could make them where p is nearly 1.
         arguments = weights.unsqueeze(1), logps.unsqueeze(1)
         exact = logit_gradient_norm_sq(*arguments, collision.unsqueeze(1)).squeeze(1).clamp(min=0)
-        bounds = gradient_norm_bounds(*arguments, entropies.unsqueeze(1), self._vocab_size())
+        bounds = gradient_norm_bounds(*arguments, entropies.unsqueeze(1), self.vocab_size)
 
         def where(condition: Tensor, values: Tensor) -> list[Any]:
             pairs = zip(condition.tolist(), values.tolist(), strict=True)

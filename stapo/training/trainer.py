@@ -32,7 +32,7 @@ from stapo.training.forward import PACKED, Sequences, packed_forward, padded_for
 from stapo.training.minibatch import MiniBatch, micro_batches
 from stapo.training.ranks import Ranks, reference_model, reshard, sum_in_float32, whole_rollout
 from stapo.training.token_recorder import TokenRecorder
-from stapo.training.update import Forward, update, without_gradient
+from stapo.training.update import update, without_gradient
 
 TAKEN = (
     "prompt_ids", "prompt_mask", "completion_ids", "completion_mask", "old_per_token_logps",
@@ -75,21 +75,19 @@ class StapoTrainer(ResumableTrainer):
             raise TypeError(f"args: expected a StapoConfig, found {type(args).__name__}")
         check(args)  # Again: they may have been changed.
         self.method = method or METHODS[args.method]
-        self.on_metrics, self.on_tokens = on_metrics, on_tokens
+        self.on_metrics, self.on_tokens = on_metrics or (lambda _: None), on_tokens
         if isinstance(model, str):
             # TRL sets `trust_remote_code` itself, but would otherwise also read pickled weights.
             args.model_init_kwargs = {"use_safetensors": True, **(args.model_init_kwargs or {})}
         if args.packed is None:
-            args.packed = args.device.type == "cuda" and (
-                isinstance(model, str) or has_full_attention(model)
-            )
+            can = isinstance(model, str) or has_full_attention(model)
+            args.packed = args.device.type == "cuda" and can
         if args.packed and isinstance(model, str):
             args.model_init_kwargs["attn_implementation"] = PACKED
         elif args.packed:
             model.set_attn_implementation(PACKED)  # The reference model has the same.
-        self._behaviour_entropies: Any = None  # Set during TRL's rollout.
+        self._behaviour_entropies: Any = None  # Set during TRL's rollout, like the next.
         self._rollout_rewards: Any = None
-        self._buffered_inputs: Any = None
         self._seconds: dict[str, float] = {}
         self._record: StepRecord | None = None
         self._tokens: dict[str, Any] | None = None
@@ -113,7 +111,7 @@ class StapoTrainer(ResumableTrainer):
             set_seed(args.seed, device_specific=True)  # The engine has set that of the process.
 
     def create_accelerator_and_postprocess(self) -> None:
-        """Create the Accelerator, and let it sum in float32."""
+        """Let the Accelerator sum in float32."""
         super().create_accelerator_and_postprocess()
         sum_in_float32(self.accelerator)
 
@@ -135,18 +133,17 @@ class StapoTrainer(ResumableTrainer):
         if self._step % slices == 0 or self._buffered_inputs is None:
             rollout = self._generate_and_score_completions(generation_batch)
             self._buffered_inputs = split_tensor_dict(rollout, slices)
-        mini_batch: dict[str, Tensor] = self._buffered_inputs[self._step % slices]
-        return mini_batch
+        found: dict[str, Tensor] = self._buffered_inputs[self._step % slices]
+        return found
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Tensor]:
         """Return the rollout of all ranks, with behaviour entropies, rewards and our advantages."""
         self._behaviour_entropies = None
         start = perf_counter()
         output: dict[str, Tensor] = super()._generate_and_score_completions(inputs)
-        if ignored := output.keys() - {*TAKEN, *REPLACED}:
-            names = ", ".join(sorted(ignored))
+        if ignored := ", ".join(sorted(output.keys() - {*TAKEN, *REPLACED})):
             about = "no update with tools, environments or images"
-            raise ValueError(f"{about}; the rollout has {names}")
+            raise ValueError(f"{about}; the rollout has {ignored}")
         if self._behaviour_entropies is None:
             # With a single mini-batch per rollout, TRL does not compute the old log-probs.
             output["old_per_token_logps"], self._behaviour_entropies = self._scored(
@@ -161,18 +158,17 @@ class StapoTrainer(ResumableTrainer):
             self._tokenizer.pad_token_id,
         )
         output["rewards"] = self._rollout_rewards
-        output |= self.of_method(self._rollout_rewards)
         self._seconds[ROLLOUT] = perf_counter() - start
-        return output
+        return output | self.of_method(self._rollout_rewards)
 
     def of_method(self, rewards: Tensor) -> dict[str, Tensor]:
         """Return the advantages of the method, and the usual ones if these are others."""
         of_groups = rewards, self.num_generations, self.args.advantage_epsilon
-        estimate, args = ADVANTAGES[self.method.advantage], self.method.arguments_of("advantage")
-        if self.method.advantage == "group":
-            return {"advantages": estimate(*of_groups)}
-        usual = group_advantages(*of_groups)
-        return {"advantages": estimate(*of_groups, **args), "group_advantages": usual}
+        usual, name = group_advantages(*of_groups), self.method.advantage
+        if name == "group":
+            return {"advantages": usual}
+        own = ADVANTAGES[name](*of_groups, **self.method.arguments_of("advantage"))
+        return {"advantages": own, "group_advantages": usual}
 
     def proxy_of(self, rollout: dict[str, Tensor]) -> Tensor:
         """Return (b, T) log-probs of the proxy that the method's penalty needs."""
@@ -202,8 +198,7 @@ class StapoTrainer(ResumableTrainer):
         lengths = sequences.mask[:, : -sequences.width].sum(dim=1), mask.sum(dim=1)
         rows = torch.arange(len(mask), device=mask.device)
         parts = micro_batches(*lengths, rows, self.args.micro_batch_tokens, self.args.packed)
-        ranks = Ranks(self.accelerator, model)
-        parts += [rows[:0]] * (ranks.largest(len(parts)) - len(parts))
+        parts += [rows[:0]] * (Ranks(self.accelerator).largest(len(parts)) - len(parts))
         forward = partial(self._forward, model, sequences, min_p=min_p)
         return without_gradient(forward, parts, mask)
 
@@ -248,8 +243,7 @@ class StapoTrainer(ResumableTrainer):
         loss = self._accumulate_gradients(model, mini_batch)
         self._seconds[UPDATE] = perf_counter() - start
         self._step += 1
-        if not torch.isfinite(loss):
-            self._refuse(f"the loss is {loss.item()}")
+        self._require_finite("loss", loss)
         return loss
 
     def get_decay_parameter_names(self, model: Any) -> list[str]:
@@ -260,18 +254,17 @@ class StapoTrainer(ResumableTrainer):
         return names
 
     def _get_grad_norm(self, model: Any, grad_norm: Any = None) -> Any:
-        """Return the gradient norm; raise an error if it is not finite, before the weights change."""
+        """Return the gradient norm."""
         norm = super()._get_grad_norm(model, grad_norm)
-        if not torch.isfinite(torch.as_tensor(norm)):
-            self._refuse(f"the gradient norm is {float(norm)}")
+        self._require_finite("gradient norm", norm)
         return norm
 
-    def _refuse(self, reason: str) -> None:
-        """Stop before the weights change."""
-        step = self.state.global_step + 1
-        raise FloatingPointError(
-            f"step {step}: {reason}; the weights were not changed, and the last checkpoint can be used"
-        )
+    def _require_finite(self, what: str, value: Any) -> None:
+        """Stop before the weights change if a number is not finite."""
+        if not torch.isfinite(torch.as_tensor(value)):
+            about = "the weights were not changed, and the last checkpoint can be used"
+            step = self.state.global_step + 1
+            raise FloatingPointError(f"step {step}: the {what} is {float(value)}; {about}")
 
     def _accumulate_gradients(
         self, model: Any, inputs: dict[str, Tensor], keep: Tensor | None = None
@@ -290,10 +283,12 @@ class StapoTrainer(ResumableTrainer):
         seed = self.args.seed * 1_000_003 + self.state.global_step
         # In the first mini-batch of a rollout, the current policy is the behaviour policy.
         first = self._step % self.args.steps_per_generation == 0
-        sequences = sequences_of(inputs)
+        sequences, rewards = sequences_of(inputs), inputs["rewards"]
         forward = partial(self._forward, model, sequences)
         ranks = Ranks(self.accelerator, model)
-        tokens = self._token_recorder(forward, batch, sequences, inputs["rewards"])
+        tokens, recorded = None, self.args.token_records_mb if self.on_tokens else 0
+        if size := rows_per_step(recorded, self.state.max_steps) if recorded else 0:
+            tokens = TokenRecorder(self, forward, batch, sequences, rewards, size, self._marks)
         loss, record = update(
             tokens.forward if tokens else forward,
             batch,
@@ -309,9 +304,9 @@ class StapoTrainer(ResumableTrainer):
             state=self.penalty_state,
             max_response_tokens=self.max_completion_length,
         )
-        penalty, args = PENALTIES[self.method.penalty], self.method.arguments_of("penalty")
+        penalty, before = PENALTIES[self.method.penalty], self.penalty_state
         self.penalty_state = penalty.following(
-            self.penalty_state or penalty.initial, record.entropy, **args
+            before or penalty.initial, record.entropy, **self.method.arguments_of("penalty")
         )
         if tokens is not None:
             self._tokens = tokens.line(ranks)
@@ -324,22 +319,10 @@ class StapoTrainer(ResumableTrainer):
         ended = torch.isin(inputs["completion_ids"], ends) & batch.mask
         self._record = replace(
             record,
-            reward=inputs["rewards"].mean().item(),
+            reward=rewards.mean().item(),
             truncated_fraction=1 - ended.any(dim=1).float().mean().item(),
         )
         return loss
-
-    # Records
-
-    def _token_recorder(
-        self, forward: Forward, batch: MiniBatch, sequences: Sequences, rewards: Tensor
-    ) -> TokenRecorder | None:
-        """Return what records tokens of this step, None if no tokens are recorded."""
-        if self.on_tokens is None:  # Then the training may have no steps.
-            return None
-        if (size := rows_per_step(self.args.token_records_mb, self.state.max_steps)) == 0:
-            return None
-        return TokenRecorder(self, forward, batch, sequences, rewards, size, self._marks)
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Add the Trainer's values to the record of a step, pass it to `on_metrics` and log it."""
@@ -355,8 +338,7 @@ class StapoTrainer(ResumableTrainer):
             if self.accelerator.is_main_process:
                 if self.on_tokens is not None and tokens is not None:
                     self.on_tokens(tokens)
-                if self.on_metrics is not None:
-                    self.on_metrics(record)
+                self.on_metrics(record)
             for name in (*NUMBERS, *COUNTS, *OF_VLLM):
                 if name != "step" and (value := getattr(record, name)) is not None:
                     logs[f"stapo/{name}"] = value

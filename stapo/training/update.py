@@ -248,7 +248,7 @@ def _measured(
     # Candidates are counted for every method: with its own tau_p, or with that of the study's S2T.
     tau_p = float(s2t_arguments(method)["tau_p"])
     candidates = spurious_candidates(logps, batch.advantages, batch.mask, tau_p)
-    silences = method.spec.silenced or method.is_own
+    silences = method.spec.silences_candidates or method.is_own
     silenced = int((candidates & ~keep).sum()) if silences else 0
     entropies = batch.old_entropies[batch.mask].double() if num_tokens else torch.zeros(1).double()
     levels = quantiles(entropies, QUANTILES).tolist()

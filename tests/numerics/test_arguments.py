@@ -44,29 +44,17 @@ def tensor(name: str, rows: int = 2, columns: int = 3) -> Tensor:
     return torch.full((rows, columns), -9.0)  # Rare, so that there are candidates.
 
 
-WRONG_SHAPES = [
-    pytest.param(name, wrong, sizes, id=f"{name} {wrong} {sizes}")
-    for name, (_, names) in FUNCTIONS.items()
-    for wrong in names
-    for sizes in ((1, 3), (2, 1))
-    if not (wrong == "advantages" and sizes == (2, 1))  # they have no columns
-]
-
-
-@pytest.mark.parametrize(("name", "wrong", "sizes"), WRONG_SHAPES)
-def test_what_would_broadcast_is_refused(name: str, wrong: str, sizes: tuple[int, int]) -> None:
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_what_would_broadcast_is_refused(name: str) -> None:
     """A tensor of a single row or column computes silently with the others."""
     function, names = FUNCTIONS[name]
-    args = {each: tensor(each) for each in names}
-    function(**args)
-    args[wrong] = tensor(wrong, *sizes)
-    found, right = tuple(args[wrong].shape), tuple(tensor(wrong).shape)
-    with pytest.raises(ValueError, match="expected shape") as error:
-        function(**args)
-    # Of two that do not fit either may be named, always with both shapes.
-    assert any(str(error.value).startswith(f"{each}: ") for each in names)
-    assert str(found) in str(error.value)
-    assert str(right) in str(error.value) or wrong == names[0]
+    function(**{each: tensor(each) for each in names})
+    for wrong in names:
+        for sizes in ((1, 3), *[(2, 1)] * (wrong != "advantages")):  # They have no columns.
+            args = {each: tensor(each) for each in names} | {wrong: tensor(wrong, *sizes)}
+            # Of two that do not fit either may be named.
+            with pytest.raises(ValueError, match=rf"^({'|'.join(names)}): expected shape"):
+                function(**args)
 
 
 @pytest.mark.parametrize("name", [n for n, (_, names) in FUNCTIONS.items() if "mask" in names])

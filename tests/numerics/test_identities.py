@@ -10,8 +10,6 @@ from stapo.objective import (
     SELECTIONS,
     group_advantages,
     keep_high_entropy,
-    silence_candidates,
-    silence_random,
     silence_spurious,
     token_mean,
     token_weights,
@@ -24,8 +22,15 @@ def double(rows: list) -> Tensor:
     return torch.tensor(rows, dtype=torch.float64)
 
 
-def selection_arguments(batch) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    return batch.logps, batch.entropies, batch.advantages, batch.mask
+@pytest.fixture
+def tables() -> tuple[Tensor, ...]:
+    """Log-probs, entropies, advantages and mask; a fifth of the tokens is rare, and padding holds garbage."""
+    generator = torch.Generator().manual_seed(0)
+    draws = torch.rand(3, 16, 24, generator=generator, dtype=torch.float64)
+    logps = torch.where(draws[0] < 0.2, -6.5 - 7.5 * draws[1], -0.01 - 4 * draws[1])
+    lengths = torch.randint(1, 25, (16, 1), generator=generator)
+    advantages = torch.linspace(-2.5, 2.5, 16, dtype=torch.float64)
+    return logps, 3 * draws[2], advantages, torch.arange(24) < lengths
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["single", "double"])
@@ -115,50 +120,26 @@ def test_20_entropy_keeps_as_many_equal_tokens_of_every_response() -> None:
     assert torch.equal(keep, (torch.arange(50) < 10).expand(40, 50))
 
 
-def test_random_ablation_gives_every_candidate_the_same_chance(make_batch) -> None:
-    args = selection_arguments(make_batch(0, num_groups=4, length=8))
-    rare = args[3] & ~silence_candidates(*args, tau_p=0.002)
-    num_rare, draws = rare.sum().item(), 400
-    global_state = torch.get_rng_state()
-    silenced = sum(
-        (rare & ~silence_random(*args, tau_p=0.002, quantile=0.5, seed=seed)).double()
-        for seed in range(draws)
-    )
-    assert torch.equal(torch.get_rng_state(), global_state)
-    assert num_rare >= 4
-    share = round(0.5 * num_rare) / num_rare
-    # Five standard deviations of a binomial share: one false alarm in about a million.
-    assert ((silenced[rare] / draws - share).abs() < 5 * math.sqrt(0.25 / draws)).all()
+@pytest.mark.parametrize("garbage", [0.0, -1.0, -1e4, 1e4])
+@EVERY_SELECTION
+def test_padding_does_not_change_the_selection(tables, garbage, name) -> None:
+    """Two positions before, three behind and one empty sequence, full of garbage."""
 
-
-def pad(batch, garbage: float):
-    """The same mini-batch with two positions before, three behind and one empty sequence, full of garbage."""
-
-    def change(value: Tensor) -> Tensor:
+    def padded(value: Tensor) -> Tensor:
         fill = False if value.dtype == torch.bool else garbage
         columns = (2, 3, 0, 1) if value.dim() == 2 else (0, 1)
         return torch.nn.functional.pad(value, columns, value=fill)
 
-    return batch.map(change)
-
-
-@pytest.mark.parametrize("garbage", [0.0, -1.0, -1e4, 1e4])
-@EVERY_SELECTION
-def test_padding_does_not_change_the_selection(make_batch, garbage, name) -> None:
-    batch = make_batch(0)
-    padded = pad(batch, garbage)
-    keep = SELECTIONS[name](*selection_arguments(padded))
-    assert not (keep & ~padded.mask).any()
-    assert torch.equal(keep[:-1, 2:-3], SELECTIONS[name](*selection_arguments(batch)))
+    keep = SELECTIONS[name](*map(padded, tables))
+    assert not (keep & ~padded(tables[3])).any()
+    assert torch.equal(keep[:-1, 2:-3], SELECTIONS[name](*tables))
 
 
 @EVERY_SELECTION
-def test_selections_have_no_gradient_and_no_side_effect(make_batch, name) -> None:
-    batch = make_batch(0)
-    before = batch.map(Tensor.clone)
-    logps, entropies = batch.logps.requires_grad_(), batch.entropies.requires_grad_()
-    keep = SELECTIONS[name](logps, entropies, batch.advantages, batch.mask)
+def test_selections_have_no_gradient_and_no_side_effect(tables, name) -> None:
+    before = [value.clone() for value in tables]
+    logps, entropies = (value.requires_grad_() for value in tables[:2])
+    keep = SELECTIONS[name](logps, entropies, *tables[2:])
     assert not keep.requires_grad
     keep &= False  # It is not the mask itself.
-    for key, value in vars(before).items():
-        assert torch.equal(getattr(batch, key), value)
+    assert all(torch.equal(one, other) for one, other in zip(tables, before, strict=True))

@@ -53,7 +53,7 @@ def asked(study: Study) -> Any:
 
 def test_a_folder_is_copied_and_its_content_is_in_the_fingerprint_not_its_place(folder):
     before = read(folder)
-    write_base(before.models["own"].model_dump(), folder / "base")
+    write_base(before.models["own"], folder / "base")
     assert load_model(folder / "base", torch.float32).config.num_hidden_layers == 2
     assert load_tokenizer(folder / "base").eos_token == "<eos>"
     assert shape_of(before.models["own"]).layers == 2
@@ -64,7 +64,7 @@ def test_a_folder_is_copied_and_its_content_is_in_the_fingerprint_not_its_place(
         stream.write("\n")
     assert asked(read(folder)) != asked(before)
     with pytest.raises(StudyError, match="its files changed since the study was read"):
-        write_base(before.models["own"].model_dump(), folder / "other")
+        write_base(before.models["own"], folder / "other")
     assert not (folder / "other").exists()
 
 
@@ -99,5 +99,5 @@ def test_what_is_no_model_is_refused_with_its_reason(folder, settings, words, fi
         path = folder / "weights" / name
         path.unlink() if text is None else path.write_text(text)
     with pytest.raises(StudyError) as error:
-        write_base(read(folder, settings).models["own"].model_dump(), folder / "base")
+        write_base(read(folder, settings).models["own"], folder / "base")
     assert words in "\n".join(error.value.errors)

@@ -65,7 +65,7 @@ def test_it_lies_beside_the_verifiers_weights_with_its_origin(tmp_path, monkeypa
 
     monkeypatch.setattr("huggingface_hub.snapshot_download", snapshot)
     out = tmp_path / "judge"
-    write_base({"hub": "some/judge", "revision": "main"}, out, for_verifier=True)
+    write_base(Verifier(hub="some/judge", revision="main"), out)
     found = json.loads((out / VERIFIER_TEMPLATE).read_text())
     assert found == {**Verifier.template, "text": TEXT}
     assert VERIFIER_TEMPLATE in (out / "SHA256SUMS").read_text()

@@ -1,44 +1,14 @@
 """The tiny model: its tokenizer, its size, and a start that is what the settings say and reproducible."""
 
-import re
-
 import pytest
 import torch
 
-from stapo.models.arithmetic import FILLERS, VOCABULARY
-from stapo.models.tiny import IGNORED, build_model, build_tokenizer, supervise, supervised_batches
+from stapo.models.tiny import build_model, build_tokenizer, supervise, supervised_batches
 from stapo.study.sources import TinyModel
 
 SETTINGS = TinyModel(builder="tiny-arithmetic", supervised_steps=3, supervised_batch=8)
 
 pytestmark = pytest.mark.rounding
-
-
-def batch(**settings: object) -> list[tuple[str, list[int]]]:
-    """Return the questions, and the tokens of their solutions, of one batch of 256."""
-    tokenizer = build_tokenizer()
-    changed = SETTINGS.model_copy(update={"supervised_batch": 256, **settings})
-    ids, labels = next(supervised_batches(tokenizer, changed))
-    found = []
-    for row, label in zip(ids, labels, strict=True):
-        learned = label != IGNORED
-        assert row[learned].equal(label[learned])
-        found.append((tokenizer.decode(row[: int(learned.nonzero()[0])]), row[learned].tolist()))
-    return found
-
-
-def test_a_question_is_the_same_alone_and_through_the_chat_template():
-    tokenizer = build_tokenizer()
-    chat = [{"role": "user", "content": "chain:1+2*3?"}]
-    asked = tokenizer.apply_chat_template(chat, add_generation_prompt=True, return_dict=True)
-    assert asked["input_ids"] == tokenizer.encode("chain:1+2*3?")
-    ids = [tokenizer.encode(token)[0] for token in VOCABULARY[2:]]
-    assert ids == list(range(2, len(VOCABULARY)))
-
-
-def test_only_solutions_are_learned_and_they_end():
-    end = build_tokenizer().eos_token_id
-    assert all(question.endswith("?") and tokens[-1] == end for question, tokens in batch())
 
 
 def test_the_start_lowers_the_loss_and_repeats_itself():
@@ -53,19 +23,3 @@ def test_the_start_lowers_the_loss_and_repeats_itself():
         weights.append(torch.cat([p.flatten() for p in model.parameters()]))
     assert torch.equal(*weights)
     assert 250_000 <= len(weights[0]) <= 500_000
-
-
-def test_worlds_slips_and_connecting_words_are_what_the_settings_say():
-    found = batch(builder="long-arithmetic", slip_rate=1.0)
-    operations = {len(re.findall(r"[-+*]", question)) for question, _ in found if "c" in question}
-    assert operations == set(range(4, 9))
-    tokens = [token for _, solution in found for token in solution]
-    # All but the end of a solution are random: connecting words, 24 of 57, are no longer rare.
-    assert tokens.count(VOCABULARY.index(FILLERS[-1])) > 0.01 * len(tokens)
-    tokenizer = build_tokenizer()
-    for rate, least, most in ((0.0, 0.0, 0.0), (0.8, 0.7, 0.9)):
-        found = batch(connecting_word_rate=rate, slip_rate=0.0)
-        answers = [tokenizer.decode(tokens[:-1]) for _, tokens in found]
-        written = [answer.split(".")[0].split(";") for answer in answers if "." in answer]
-        steps = [step for one in written for step in one]
-        assert least <= sum(step.startswith(FILLERS) for step in steps) / len(steps) <= most

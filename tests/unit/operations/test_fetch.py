@@ -9,6 +9,7 @@ from stapo.models.base import write_base
 from stapo.operations.fetch import fetch
 from stapo.study import parse_study
 from stapo.study.files import rows_checksum
+from stapo.study.sources import HubModel
 
 ROWS = [{"question": f"{i}?", "answer": str(i)} for i in range(3)]
 
@@ -59,6 +60,6 @@ def test_a_base_model_is_copied_from_the_cache(monkeypatch, tmp_path):
     (tmp_path / "blob").write_text("weights")
     (tmp_path / "cache" / "model.safetensors").symlink_to(tmp_path / "blob")
     monkeypatch.setattr("huggingface_hub.snapshot_download", lambda *_, **__: tmp_path / "cache")
-    write_base({"hub": "some/model", "revision": "1" * 40}, tmp_path / "out")
+    write_base(HubModel(hub="some/model", revision="1" * 40), tmp_path / "out")
     written = tmp_path / "out" / "model.safetensors"
     assert (written.read_text(), written.is_symlink()) == ("weights", False)

@@ -10,8 +10,7 @@ Known trainings, all of 256 prompts x 8 responses per rollout and four updates, 
 
 import pytest
 
-from stapo.methods import METHODS
-from stapo.operations.plan import DEVICES, further_passes, plan, update_seconds
+from stapo.operations.plan import DEVICES, plan, update_seconds
 from stapo.repository import STUDIES
 from stapo.study import StudyError, merge, parse_study, read_study
 from stapo.study.schema import EngineSettings, TrainingSettings
@@ -42,18 +41,6 @@ def test_published_trainings_are_met(size, device, gpus, rollouts, days):
     study = PAPER.model_copy(update={"models": models, "training": TRAINING, "engine": SHARED})
     seconds = update_seconds(study, size, "justrl", 256, DEVICES[device], gpus)
     assert rollouts * seconds / 86400 == pytest.approx(days, rel=0.03)
-
-
-@pytest.mark.parametrize(
-    ("method", "behaviour", "current"),
-    [("grpo", 1, 1), ("justrl", 0, 0), ("stapo", 0, 0.375), ("20-entropy", 0, 0.75)],
-)
-def test_statistics_of_the_current_policy_cost_a_pass_in_three_of_four_updates(
-    method, behaviour, current
-):
-    for statistics, passes in (("behaviour", behaviour), ("current", current)):
-        training = TRAINING.model_copy(update={"statistics": statistics})
-        assert further_passes(METHODS[method], training) == passes
 
 
 def test_a_small_study_has_jobs_and_disk_and_rollouts_of_interventions_of_their_own(raw_study):

@@ -16,7 +16,7 @@ TABLE = [
         'training.learning_rate: Input should be a valid number, unable to parse',
         'training.epochs: unknown key; remove it or correct its spelling',
         'run.seeds: List should have at least 1 item after validation, not 0',
-        'traning: unknown key; did you mean training? (s.yaml:4)']),
+        'traning: unknown key; remove it or correct its spelling (s.yaml:4)']),
     # Of both kinds at once: of single settings and across them, but not of what is wrong itself.
     ('training: {steps: x, prompts_per_mini_batch: 24}\nmodels: {m: {hub: a/b}}\nevaluation: {seed: x}\n'
         'run: {sizes: [m], seeds: [-1], methods: [dapo], benchmarks: [own]}\n'
@@ -29,7 +29,7 @@ TABLE = [
     ('methods: {stapo: {tau_p: 1.5}}', ['methods.stapo.tau_p: Input should be less than 1']),
     ('methods: {grpo: {tau_p: 0.1}, mine: {base: stapoo}, other: {tau_p: 0.1}}\n'
         'training: {prompts_per_mini_batch: 24}', [
-        "methods.mine.base: unknown name 'stapoo'; did you mean stapo? known:",
+        "methods.mine.base: unknown name 'stapoo'; known:",
         "methods.other: unknown name 'other'; known: grpo, 20-entropy,",
         'methods.grpo.tau_p: it has no such setting; it takes none (s.yaml:3)',
         'training.prompts_per_mini_batch: 24 does not divide prompts_per_batch']),
@@ -140,7 +140,7 @@ def test_every_error_is_a_line(tmp_path, monkeypatch, text, lines):
             b"extends: smoke",
             "extends: name missing; a study that extends another has one of its own (s.yaml:1)",
         ),
-        (b"name: a\nextends: smke", 'extends: "smke": no such study; did you mean smoke?'),
+        (b"name: a\nextends: smke", 'extends: "smke": no such study; ls '),
         (b"name: a\nextends: [smoke]", 'extends: ["smoke"]: no such study'),
     ],
 )

@@ -1,7 +1,6 @@
 """What `check` passes also passes every later stage, what it refuses is lines; the file that jobs read."""
 
 import io
-import json
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -93,17 +92,6 @@ def test_what_is_wrong_is_lines_and_what_is_right_passes_every_later_stage(raw, 
     if study is not None:
         assert read is not None
         assert fingerprints(read) == fingerprints(study)
-
-
-@pytest.mark.parametrize("number", ["1e-6", ".1e-5"])
-def test_a_number_is_what_its_author_means(tmp_path, number):
-    path = tmp_path / "study.yaml"
-    path.write_text(
-        f"extends: smoke\nname: mine\ntraining: {{learning_rate: {number}, steps: 1e2}}\n"
-    )
-    study = read_study(path)
-    assert study.training.learning_rate == 1e-6
-    assert json.dumps(study.training.steps) == "100"
 
 
 def test_each_form_of_a_study_keeps_its_own_file(raw_study, tmp_path):

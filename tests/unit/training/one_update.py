@@ -54,13 +54,8 @@ WITH_THRESHOLD = {
 }
 
 
-def build(
-    folder: Path, packed: bool = False, temperature: float = 1.0
-) -> tuple[StapoTrainer, dict[str, Tensor], Any]:
-    """Return a trainer, a mini-batch and a copy of the policy that nothing wraps.
-
-    The mini-batch and the functions below have temperature 1.
-    """
+def build(folder: Path, packed: bool) -> tuple[StapoTrainer, dict[str, Tensor], Any]:
+    """Return a trainer, a mini-batch and a copy of the policy that nothing wraps."""
     torch.manual_seed(0)
     config = Qwen3Config(
         vocab_size=VOCABULARY, hidden_size=32, intermediate_size=32, num_hidden_layers=2,
@@ -75,7 +70,6 @@ def build(
         steps_per_generation=2,
         micro_batch_tokens=60,
         packed=packed,
-        temperature=temperature,
         use_cpu=True,
         bf16=False,
         report_to="none",

@@ -1,19 +1,23 @@
 """Only whole checkpoints of the own run are continued; others are skipped with a line."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import pytest
-from training_jobs import TRAINING, assert_same, job_in, run
+from training_jobs import TRAINING, assert_same, job_in, parity_reward, run
 
+from stapo.files import read_json
+from stapo.methods import METHODS
 from stapo.training import checkpoints as module
 from stapo.training import rewards
 from stapo.training import run as run_module
 from stapo.training.checkpoints import (
     ROLLOUT_FILE,
     SEAL,
+    STATE_FILE,
     newest_whole,
     put_in_place,
     seal,
@@ -157,3 +161,13 @@ def test_kept_weights_that_are_damaged_are_made_again(world, tmp_path, capsys):
     again()
     assert "training from step 0 of 6" in capsys.readouterr().out
     assert (tmp_path / "step4" / "model.safetensors").read_bytes() == whole
+
+
+def test_what_a_penalty_remembers_goes_on_where_the_checkpoint_was(world, tmp_path):
+    method = replace(METHODS["adaptive-entropy"], part_args={"entropy_target": 9.0})
+    for steps in (2, 4):  # The second training resumes after the first.
+        training = TRAINING.model_copy(update={"steps": steps})
+        with patch.dict(rewards.BUILT_IN, boxed=parity_reward):
+            run_module.train(replace(job_in(world, tmp_path, training, "justrl"), method=method))
+        state = read_json(tmp_path / "work" / f"checkpoint-{steps}" / STATE_FILE)
+        assert state["coefficient"] == pytest.approx(steps * 1e-4)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from trl.kernels import chunked_logprob
 
-from stapo.training.head import Float32LogProbs, whole_logits
+from stapo.training.head import Float32LogProbs
 
 TOKENS, HIDDEN, WORDS, TILE = 70, 48, 100, 32
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -85,12 +85,3 @@ def test_values_and_gradients_are_those_of_whole_logits(case: str, biased: bool)
         apart = (ours.double() - exact).norm() / exact.norm()
         # The gradient of the logits is rounded to the type of the products: 8 bits of each in bfloat16.
         assert apart < (3e-3 if mixed else 1e-5)
-
-
-@pytest.mark.parametrize("mixed", [False, True])
-def test_whole_logits_are_those_of_the_tiles(mixed: bool):
-    hidden, weight, bias, targets = arguments(True)
-    with torch.autocast(DEVICE, torch.bfloat16, enabled=mixed):
-        log_probs = whole_logits(hidden, weight, bias).double().log_softmax(dim=1)
-    found = log_probs.gather(1, targets.unsqueeze(1)).squeeze(1)
-    torch.testing.assert_close(found, by_tiles(True, mixed)[0], rtol=0, atol=3e-5)

@@ -18,8 +18,8 @@ from stapo.training.launch import (
     RENDEZVOUS,
     accelerate_command,
     launch_training,
+    require_fit,
     srun_command,
-    training_errors,
 )
 
 HOLD = """
@@ -99,8 +99,11 @@ def test_a_training_on_one_gpu_becomes_the_process_that_holds_it(monkeypatch, tm
 
 def test_a_study_that_generates_with_vllm_is_not_started_without_gpus():
     paper, smoke = (read_study(STUDIES / f"{name}.yaml") for name in ("paper", "smoke"))
-    assert training_errors(smoke, 0) == []
-    assert "--gpus 9: not a multiple of --nodes 2" in training_errors(paper, 9, 2)[0]
-    (line,) = training_errors(paper, 0)
-    assert "vllm-colocate needs GPUs" in line
-    assert "workflows/profiles/workstation" in line
+    require_fit(smoke, 0)
+    for gpus, nodes, error in (
+        (9, 2, "--gpus 9: not a multiple of --nodes 2"),
+        (0, 1, "vllm-colocate needs GPUs.*workflows/profiles/workstation"),
+        (7, 1, "is not divisible by 7 GPUs"),
+    ):
+        with pytest.raises(StudyError, match=error):
+            require_fit(paper, gpus, nodes)

@@ -6,8 +6,8 @@ import pytest
 
 from stapo.files import write_json
 from stapo.provenance import SUMS, checksums, file_sha256, write_sums
+from stapo.stages.train import finished, publish
 from stapo.study import StudyError
-from stapo.training.publish import finished, publish
 
 
 @pytest.fixture

@@ -31,13 +31,10 @@ from one_update import (
     statistics_of,
 )
 from torch import Tensor
-from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from stapo.conformance.trainers import RankAccelerator
-from stapo.methods import METHODS, SELECTION_SPECS, SelectionSpec
-from stapo.models.decoding import has_full_attention
+from stapo.methods import METHODS, SELECTION_SPECS, Part
 from stapo.objective import SELECTIONS
-from stapo.training.forward import Sequences
 from stapo.training.loss import TokenTables, micro_batch_loss
 from stapo.training.minibatch import MiniBatch, micro_batches
 from stapo.training.ranks import Ranks
@@ -139,7 +136,7 @@ def test_every_step_and_seed_draws_anew(base, monkeypatch) -> None:
         return mask
 
     monkeypatch.setitem(SELECTIONS, "drawing", drawing)
-    monkeypatch.setitem(SELECTION_SPECS, "drawing", SelectionSpec(draws=True))
+    monkeypatch.setitem(SELECTION_SPECS, "drawing", Part(reads="all", draws=True))
     monkeypatch.setattr(trainer, "state", copy.copy(trainer.state))
     for seed in range(4):
         for trainer.state.global_step in range(4):
@@ -170,25 +167,6 @@ def test_the_meter_compares_with_a_threshold_per_micro_batch(base, name: str) ->
         "num_different": sum(apart[b][t] != keep[b][t] for b, t in tokens),
     }
     assert record["micro_batch"]["num_different"] > 0
-
-
-def test_taken_sequences_are_trimmed_and_none_is_the_shortest() -> None:
-    mask = torch.zeros(3, 6 + 9, dtype=torch.long)
-    for row, (prompt, response) in enumerate(((6, 9), (2, 4), (1, 0))):
-        mask[row, 6 - prompt : 6 + response] = 1
-    taken = Sequences(mask, mask, 9).take(torch.tensor([1, 2]))
-    assert taken.ids.shape == taken.mask.shape == (2, 2 + 4)
-    assert taken.width == 4
-    assert taken.mask.sum(dim=1).tolist() == [2 + 4, 1]
-    none = Sequences(mask, mask, 9).take(torch.tensor([], dtype=torch.long))
-    assert none.ids.shape == (1, 1 + 1)  # A position for a response without a token.
-
-
-def test_models_with_windows_cannot_pack() -> None:
-    windows = {"use_sliding_window": True, "sliding_window": 4, "max_window_layers": 0}
-    for changes, full in (({}, True), (windows, False)):
-        config = Qwen3Config(hidden_size=8, num_hidden_layers=1, vocab_size=8, **changes)
-        assert has_full_attention(Qwen3ForCausalLM(config)) == full
 
 
 # Without a trainer

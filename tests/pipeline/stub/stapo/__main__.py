@@ -85,10 +85,8 @@ def weights_of(study: Any) -> list[str]:
 
 
 def is_finished(study: Any, job: Job, how: Any) -> bool:
-    from stapo.training.publish import finished
-
     read = train._made_from(study, job)
-    return finished(train.trained(job), job.fingerprint, weights_of(study), *read)
+    return train.finished(train.trained(job), job.fingerprint, weights_of(study), *read)
 
 
 def trained(study: Any, job: Job) -> None:
