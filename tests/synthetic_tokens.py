@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from stapo import paths
-from stapo.records.tokens import MARK, METADATA_KEY, SCHEMA, TOP, VERSION
+from stapo.records.tokens import MARKED, METADATA_KEY, SCHEMA, TOP, VERSION
 from stapo.study import Study
 
 VOCABULARY = (*"0123456789+=$;.x", " ", "\n", " so ", " wait ", " Let", "the", "}", "<eos>")
@@ -135,7 +135,7 @@ def drawn(
 
 def write_tokens(path: Path, frame: pd.DataFrame) -> None:
     """Write records in the real format."""
-    schema = SCHEMA.append(MARK) if "mark" in frame else SCHEMA
+    schema = MARKED if "mark" in frame else SCHEMA
     rows = frame.reindex(columns=schema.names).to_dict("list")
     arrays = [pa.array(rows[one.name], type=one.type, from_pandas=True) for one in schema]
     about = json.dumps({"version": VERSION, "vocab_size": V}).encode()
@@ -162,6 +162,7 @@ def write_study(
         everything["kept"] |= run.method != "stapo"
         if marks:
             everything["mark"] = rng.choice(marks, size=len(everything))
+            everything["touched"] = ~everything["kept"]
         path = paths.TOKENS.format(study=study.name, **run.wildcards)
         write_tokens(root / path, drawn(everything, rng, budget))
         truth[path] = everything

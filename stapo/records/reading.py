@@ -29,8 +29,8 @@ def record_of(kind: type[T], text: str | bytes) -> T:
     return found
 
 
-def read_table(path: Path, schema: pa.Schema, optional: pa.Field | None = None) -> pa.Table:
-    """Return a table of exactly these columns, and perhaps one more.
+def read_table(path: Path, schema: pa.Schema, or_else: pa.Schema | None = None) -> pa.Table:
+    """Return a table of exactly these columns, or those.
 
     Raises:
         DamagedFileError: the file is truncated or corrupt, or has other columns.
@@ -43,8 +43,6 @@ def read_table(path: Path, schema: pa.Schema, optional: pa.Field | None = None) 
         raise
     except (pa.ArrowException, OSError) as error:
         raise DamagedFileError(f"{path}: truncated or corrupt; {AGAIN}") from error
-    if optional is not None and optional.name in table.schema.names:
-        schema = schema.append(optional)
-    if not table.schema.equals(schema):
+    if not any(table.schema.equals(one) for one in (schema, or_else or schema)):
         raise DamagedFileError(f"{path}: not the columns of this version; {AGAIN}")
     return table

@@ -81,8 +81,11 @@ SCHEMA = pa.schema(
     ]
 )
 
-MARK = pa.field("mark", pa.string(), nullable=False)
-"""What the token is, one of `stapo.models.marked.MARKS`: a further column, of tiny worlds that know it."""
+MARKED = SCHEMA.append(pa.field("mark", pa.string(), nullable=False)).append(
+    pa.field("touched", pa.bool_(), nullable=False)
+)
+"""With two columns more, in tiny worlds that know of every token whether it is right: what it is, one of
+`stapo.models.marked.MARKS`, and whether selection, weighting or penalty treat it unlike most."""
 
 
 def rows_per_step(megabytes: int, steps: int) -> int:
@@ -112,4 +115,4 @@ def read_token_file(path: Path) -> pa.Table:
         DamagedFileError: the file is truncated or corrupt, or has other columns.
         FileNotFoundError: there is no such file.
     """
-    return read_table(path, SCHEMA, optional=MARK)
+    return read_table(path, SCHEMA, or_else=MARKED)

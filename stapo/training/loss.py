@@ -63,6 +63,10 @@ class TokenTables:
         factors = weighting(*old, *responses, **method.arguments_of("weighting"))
         return cls(keep, *(torch.where(keep, one, 0.0) for one in (weights, factors, coefficients)))
 
+    def touched(self) -> Tensor:
+        """Return (B, T) bool, the tokens that selection, weighting or penalty treat unlike most."""
+        return ~self.keep | (self.factors != 1) | (self.coefficients != 0)
+
     def take(self, rows: Tensor) -> "TokenTables":
         """Return the tables of some rows."""
         return TokenTables(*(table[rows] for table in vars(self).values()))

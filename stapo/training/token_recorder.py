@@ -37,7 +37,7 @@ from stapo.objective.selection import Scope
 from stapo.records.tokens import (
     CHARACTERS,
     KINDS,
-    MARK,
+    MARKED,
     METADATA_KEY,
     SCHEMA,
     TOKENS_AFTER,
@@ -49,6 +49,7 @@ from stapo.records.tokens import (
 )
 from stapo.training.forward import Sequences, first_predicting
 from stapo.training.head import whole_logits
+from stapo.training.loss import TokenTables
 from stapo.training.minibatch import MiniBatch
 from stapo.training.ranks import Ranks
 
@@ -152,7 +153,7 @@ class TokenRecorder:
         self.model = self.trainer.accelerator.unwrap_model(self.trainer.model)
         self.vocab_size: int = self.model.get_output_embeddings().weight.shape[0]
 
-    def selected(self, logps: Tensor, entropies: Tensor, keep: Tensor) -> None:
+    def selected(self, logps: Tensor, entropies: Tensor, tables: TokenTables) -> None:
         """Sample tokens of the mini-batch."""
         batch = self.batch
         kinds, threshold = token_kinds(self.method, logps, entropies, batch.advantages, batch.mask)
@@ -172,10 +173,12 @@ class TokenRecorder:
             "length": batch.mask[rows].sum(dim=1).tolist(),
             "probability": logps[places].double().exp().tolist(),
             "entropy": entropies[places].tolist(),
-            "kept": keep[places].tolist(),
+            "kept": tables.keep[places].tolist(),
             "advantage": batch.advantages[rows].tolist(),
             "reward": self.rewards[rows].tolist(),
         }
+        if self.marks is not None:
+            self.known["touched"] = tables.touched()[places].tolist()
 
     def forward(self, rows: Tensor) -> tuple[Tensor, Tensor | None]:
         """Return the result of the forward pass; with gradient, keep what the record needs of it."""
@@ -349,8 +352,8 @@ def write_tokens(
     rows.sort(key=lambda row: tuple(row[name] for name in SORTED))
     about = {name: lines[-1].get(name) if lines else None for name in ("vocab_size", "s2t")}
     about["version"] = VERSION
-    columns = SCHEMA.append(MARK) if lines and "mark" in lines[-1] else SCHEMA
-    schema = columns.with_metadata({METADATA_KEY: canonical(about).encode()})
+    schema = MARKED if lines and "mark" in lines[-1] else SCHEMA
+    schema = schema.with_metadata({METADATA_KEY: canonical(about).encode()})
     with replace_file(path, "wb") as stream:
         table = pa.Table.from_pylist(rows, schema=schema)
         pq.write_table(table, stream, compression="zstd", compression_level=9)

@@ -35,8 +35,8 @@ Statistics = Literal["behaviour", "current"]
 """The policy whose probabilities and entropies select tokens: the one that produced the responses, or the
 current one, which costs a forward pass over the rows that the selection reads, at least those with A > 0."""
 
-Selected = Callable[[Tensor, Tensor, Tensor], None]
-"""Called once with (B, T) log-probs and entropies that select tokens, and the tokens that are kept."""
+Selected = Callable[[Tensor, Tensor, TokenTables], None]
+"""Called once with (B, T) log-probs and entropies that select tokens, and the tables of the method."""
 
 
 def update(
@@ -98,11 +98,11 @@ def update(
         if method.is_own and ((total := ranks.sum(keep.float())) % ranks.number).any():
             about = f"keeps other tokens on other ranks ({total.max():.0f} of {ranks.number})"
             raise ValueError(f"{named(method.selection)}: {about}; draw by the argument seed")
-    if selected is not None:
-        selected(logps, entropies, keep)
     tables = TokenTables.of(
         method, batch, keep, logps, entropies, group_size, max_response_tokens, state
     )
+    if selected is not None:
+        selected(logps, entropies, tables)
     # Without a KL term or penalty, a sequence with zero advantage has no gradient: both passes are skipped.
     has_gradient = (batch.advantages != 0) | (method.kl_coefficient > 0)
     has_gradient |= (tables.coefficients != 0).any(dim=1)

@@ -6,13 +6,13 @@ from stapo.analysis import charts
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.evidence.quadrants import NAMES
 from stapo.analysis.evidence.recorded import notes_of, recorded
-from stapo.analysis.tables.marks import SILENCED, WRONG, Row, rows_of
+from stapo.analysis.tables.marks import TOUCHED, WRONG, Row, rows_of
 from stapo.evaluation.statistics import Interval
 from stapo.exhibits import Exhibit
 
 EXHIBIT = Exhibit(order=95, title="What the masks find", needs="marks")
 SHOWN = {
-    SILENCED: "silenced by the method",
+    TOUCHED: "touched by the method",
     f"A > 0, {NAMES[0]}": "of low probability and entropy, A > 0",
     "all with A > 0": "any token with A > 0",
 }
@@ -41,7 +41,7 @@ def make(artefacts: Artefacts) -> Any:
     caption = (
         "Recorded tokens that are wrong (detours and slips, by the marks of the builder) in what masks "
         "select, with 95 % intervals. Left the precision of a mask, right its recall: of what a method "
-        "silences among all tokens, otherwise among tokens with A > 0. Table `marks` has all classes. "
+        "touches among all tokens, otherwise among tokens with A > 0. Table `marks` has all classes. "
         f"{' '.join(notes_of(found))}"
     )
     return charts.grid(panels, caption, columns=2)

@@ -14,7 +14,7 @@ from stapo.models.marked import DETOUR, MARKS, SLIP
 EXHIBIT = Exhibit(order=42, title="What the tokens really are", needs="marks")
 WRONG = (DETOUR, SLIP)
 """Marks of tokens that are wrong: in right answers, they are what the paper calls spurious."""
-SILENCED = "what the method silences"
+TOUCHED = "what the method silences, weights or penalises"
 
 
 @dataclass(frozen=True)
@@ -41,16 +41,16 @@ def marked(of: Recorded, *marks: str) -> Mask:
 
 
 def rows_of(of: Recorded) -> list[Row]:
-    """Return the rows of a method: all tokens and quadrants of each sign of A, and what it silences."""
+    """Return the rows of a method: all tokens and quadrants of each sign of A, and what it touches."""
     found = []
     for sign in ("> 0", "< 0"):
         own = quadrants(of, (sign,))
         found.append(Row(of, f"all with A {sign}", own[0].whole, own[0].whole))
         found += [Row(of, f"A {sign}, {one.name}", one.mask, one.whole) for one in own]
-    silenced: Mask = ~of.frame["kept"].to_numpy(dtype=bool)
-    if silenced.any():
-        everything = silenced | ~silenced
-        found.append(Row(of, SILENCED, silenced, everything))
+    touched: Mask = of.frame["touched"].to_numpy(dtype=bool)
+    if touched.any():
+        everything = touched | ~touched
+        found.append(Row(of, TOUCHED, touched, everything))
     return found
 
 

@@ -6,7 +6,7 @@ from synthetic_tokens import write_study
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.evidence.recorded import recorded
 from stapo.analysis.figures import marks as figures
-from stapo.analysis.tables.marks import make, rows_of
+from stapo.analysis.tables.marks import TOUCHED, make, rows_of
 from stapo.models.marked import DETOUR, MARKS, SLIP
 
 ALL = dict.fromkeys(("silenced", "retained", "other"), 10**6)
@@ -25,9 +25,7 @@ def test_precision_and_recall_are_counts_if_every_token_was_recorded(study, tmp_
         found = (wrong & silenced).sum() / (wrong & positive).sum()
         assert mask.found().value == pytest.approx(found)
         assert sum(mask.share_of(mark).value for mark in MARKS) == pytest.approx(1)
-        assert [row.name for row in rows[10:]] == ["what the method silences"] * (
-            one.method == "stapo"
-        )
+        assert [row.name for row in rows[10:]] == [TOUCHED] * (one.method == "stapo")
         if one.method == "stapo":
             assert rows[-1].found().value == pytest.approx((wrong & silenced).sum() / wrong.sum())
     grid = make(artefacts)
