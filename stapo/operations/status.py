@@ -50,6 +50,7 @@ DRAWN = ("overlap", "tables", "evidence", "figures", "report", "provenance")
 """Stages that are made again when a file that they read is newer."""
 STYLES = dict.fromkeys(("stopped", "outdated"), "yellow")
 STYLES |= {"failed": "red", "running": "cyan", "done": "green"}
+TOUCHED = re.compile(r'"touched_fraction": ([-+.\de]+)')
 SHOWN = 3
 """Jobs that a line names."""
 BY_SIGNAL = "by Ctrl-C or another signal"
@@ -79,6 +80,8 @@ class Progress:
     """Of a training's last step, in [-1, 1]."""
     entropy: float | None = None
     """Of a training's last step, nats."""
+    acted: int | None = None
+    """Steps in which a training's method changed the weight of a token; None where that was not recorded."""
 
 
 def progress(study: Study, root: Path = Path()) -> list[Progress]:
@@ -243,13 +246,17 @@ def _stored(work: Path, benchmark: str) -> int:
 
 def _measured(own: Progress, metrics: Path, steps: int) -> Progress:
     """Return a training's progress with what the last of its records says that can be read."""
-    for line in reversed(text_of(metrics).split("\n")):
+    text = text_of(metrics)
+    touched = TOUCHED.findall(text)
+    acted = sum(share.strip("0.") != "" for share in touched) if touched else None
+    for line in reversed(text.split("\n")):
         with suppress(ValueError, RecursionError):
             record = json.loads(line)
             if isinstance(record, dict) and type(step := record.get("step")) is int:
                 found = (record.get(name) for name in ("reward", "entropy"))
-                numbers = (x if isinstance(x, float) and isfinite(x) else None for x in found)
-                return Progress(own.stage, own.name, own.state, own.note, step, steps, *numbers)
+                numbers = [x if isinstance(x, float) and isfinite(x) else None for x in found]
+                own = replace(own, done=step, of=steps, acted=acted)
+                return replace(own, reward=numbers[0], entropy=numbers[1])
     return replace(own, of=steps)
 
 
@@ -282,10 +289,11 @@ def _stage_table(study: Study, found: Sequence[Progress]) -> Table:
 
 
 def _training_table(trainings: Sequence[Progress]) -> Table:
-    table = table_of("trainings", "training", "state", "step", "reward", "entropy")
+    table = table_of("trainings", "training", "state", "step", "acted in", "reward", "entropy")
     for one in trainings:
         numbers = ["" if x is None else f"{x:.3f}" for x in (one.reward, one.entropy)]
-        shown = (one.name, one.state, f"{one.done} of {one.of}", *numbers)
+        acted = "" if one.acted is None else str(one.acted)
+        shown = (one.name, one.state, f"{one.done} of {one.of}", acted, *numbers)
         table.add_row(*map(Text, shown), style=STYLES.get(one.state, ""))
     return table
 

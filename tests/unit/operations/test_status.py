@@ -58,7 +58,8 @@ def work_of(study, root: Path, steps: int = 10) -> Path:
     path = root / paths.TRAIN_WORK.format(fingerprint=job.fingerprint)
     path.mkdir(parents=True, exist_ok=True)
     for step in range(1, steps + 1):
-        append_jsonl(path / "metrics.jsonl", {"step": step, "reward": 0.25})
+        touched = {"touched_fraction": 1e-5 * (step > 4)}
+        append_jsonl(path / "metrics.jsonl", {"step": step, "reward": 0.25, **touched})
     return path
 
 
@@ -95,6 +96,7 @@ def test_a_training_that_runs_here(study, tmp_path):
     with work_directory(work, json.loads(config)):  # A killed process holds nothing.
         pass
     assert (training.state, training.done, training.reward) == ("running", 10, 0.25)
+    assert training.acted == 6
 
 
 @pytest.mark.parametrize(
