@@ -45,6 +45,7 @@ PROGRAM = Path(__file__)
 CASES: dict[str, dict[str, Any]] = {
     "stapo": {},
     "grpo": {},
+    "entropy-bonus": {},
     "20-entropy": {"statistics": "current"},
     "stapo-v2": {"statistics": "current", "micro_batch_tokens": 100_000},
     # A checkpoint would divide weights again that a pass has gathered.
