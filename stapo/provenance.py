@@ -28,8 +28,10 @@ def provenance() -> dict[str, Any]:
     """Return the record that every score contains: commit, packages, hardware."""
     return {
         "commit": _git("rev-parse", "HEAD"),
-        # Results are no code: a study that git has is written while it runs.
-        "dirty": bool(_git("status", "--porcelain", "--", ".", ":!results")),
+        # Results and studies are no code: records have their content.
+        "dirty": bool(
+            _git("status", "--porcelain", "--", ".", ":!results", ":!workflows/studies/*.yaml")
+        ),
         "packages": {name: version(name) for name in PACKAGES},
         "python": platform.python_version(),
         "machine": platform.machine(),

@@ -11,9 +11,6 @@ The methods of the suite, as `stapo.methods` defines them, each with its source.
 and derives variants from them with `base`. `stapo check STUDY` prints what every method of a study is.
 """
 
-SETTINGS = ("clip_low", "clip_high", "aggregation", "kl_coefficient", "dual_clip", "selection")
-"""Fields of a method that are settings."""
-
 
 def methods_page() -> str:
     """Return the page in Markdown."""
@@ -38,11 +35,7 @@ def _parts(declared: Mapping[str, Part]) -> Iterator[str]:
 
 
 def _method(name: str, method: Method) -> str:
-    settings = {key: getattr(method, key) for key in SETTINGS} | dict(method.arguments)
-    settings |= {key: value for key, value in method.settings.items() if key != "part_args"}
-    for kind in PARTS:
-        arguments = method.part(kind).arguments
-        settings |= {key: method.arguments_of(kind)[key] for key in arguments}
+    settings = method.effective
     shown = [
         f"- `{key}`: {'off' if value is None else f'`{value}`'}" for key, value in settings.items()
     ]

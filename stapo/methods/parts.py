@@ -47,7 +47,7 @@ class Part:
     silences_candidates: bool = False
     """Whether a selection silences candidates (A > 0, probability below tau_p) alone."""
     recipe: int = 1
-    """Raised when the same arguments of a selection select other tokens than before."""
+    """Raised when the same arguments give another result than before."""
 
 
 def _number(default: float, description: str, **bounds: float) -> Argument:
@@ -247,6 +247,17 @@ class Method:
         """Whether it differs from the clipped surrogate with nothing silenced if all ratios are 1."""
         others = (kind for kind in PARTS if kind in self.settings)
         return self.selection != "keep_all" or any(self.part(one).acts_on_policy for one in others)
+
+    @property
+    def effective(self) -> dict[str, Any]:
+        """Every setting that has an effect, with its value, defaults included."""
+        own = {name: value for name, value in self.settings.items() if name != "part_args"}
+        found = {
+            name: getattr(self, name) for name in ("selection", "aggregation", "kl_coefficient")
+        }
+        for kind in PARTS:
+            own |= self.arguments_of(kind)
+        return {**found, **self.arguments, **own}
 
     @property
     def settings(self) -> dict[str, Any]:

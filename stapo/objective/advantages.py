@@ -14,7 +14,7 @@ def group_advantages(rewards: Tensor, group_size: int, eps: float = 1e-6) -> Ten
     printed in the paper. In a group of equal rewards, all advantages are exactly 0.
 
     Args:
-        rewards: (n,) one reward per response; the responses of a prompt are consecutive.
+        rewards: (n,) one reward per response of the rollout; the responses of a prompt are consecutive.
         group_size: G, responses per prompt; at least 2.
         eps: added to the standard deviation.
 

@@ -7,13 +7,8 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from stapo.files import leaves
-from stapo.methods import OF_RIVALS
 from stapo.study import Study
 from stapo.study.reading import NAMED, matching, resolved_content
-
-NO_SETTINGS = ("title", "source", "bibtex", "revision")
-"""What describes a method and does not determine it."""
 
 
 def check_document(study: Study) -> dict[str, Any]:
@@ -26,7 +21,10 @@ def check_document(study: Study) -> dict[str, Any]:
         "checkpoints": [str(one) for one in study.checkpoints() if study.is_full(one)],
         "decodings": list(study.run.decodings),
         "responses": sum(study.problems(b) * study.benchmarks[b].samples for b in benchmarks),
-        "methods": {name: asdict(study.method(name)) for name in study.run.methods},
+        "methods": {
+            name: asdict(study.method(name)) | {"effective": study.method(name).effective}
+            for name in study.run.methods
+        },
         "own": list(own_lines(study)),
         # Of a valid study; `stapo verify` would report some as errors.
         "warnings": [*study.unpinned(), *idle(study)],
@@ -63,14 +61,10 @@ def print_check(study: Study, console: Console) -> None:
         f"{len(found['checkpoints'])} checkpoints x {len(found['decodings'])} decodings, "
         f"{found['responses']} responses each"
     ]
-    for name, one in found["methods"].items():
-        about = {key: value for key, value in leaves(one).items() if key not in NO_SETTINGS}
-        usual: list[Any] = [None, "", {}]
-        given = [
-            f"{key} {value}"
-            for key, value in about.items()
-            if value not in usual and OF_RIVALS.get(key) != value
-        ]
-        lines += [f"{name}: {one['title']}: {one['source']}", f"  {', '.join(given)}"]
+    for name in study.run.methods:
+        method = study.method(name)
+        shown = {key: one for key, one in method.effective.items() if one is not None}
+        given = ", ".join(f"{key} {one}" for key, one in shown.items())
+        lines += [f"{name}: {method.title}: {method.source}", f"  {given}"]
     lines += [*found["own"], *(f"warning: {line}" for line in found["warnings"])]
     console.print(Text("\n".join(lines)), soft_wrap=True)

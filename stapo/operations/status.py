@@ -27,6 +27,7 @@ from rich.text import Text
 from stapo import paths
 from stapo.files import text_of
 from stapo.locks import holders
+from stapo.operations.check import idle
 from stapo.stages import Job, Jobs, jobs_of, stages
 from stapo.study import Study
 from stapo.text import COLOURS, plain
@@ -307,7 +308,8 @@ def tell(lines: Iterable[object]) -> None:
 def first_lines(study: Study, file: str) -> list[str]:
     """Return what is made again, and where the progress of a run of a study file is."""
     watch = f"logs: logs/{study.name}/; progress, in another terminal: stapo status {file}"
-    return [*outdated_lines(progress(study)), watch]
+    warned = [f"warning: {line}" for line in idle(study)]
+    return [*outdated_lines(progress(study)), *warned, watch]
 
 
 def last_lines(study: Study, file: str, succeeded: bool) -> list[str]:

@@ -11,6 +11,7 @@ from stapo.study.schema import TrainingSettings
 from stapo.study.study import BASE_TITLE, Study
 from stapo.tasks import benchmark_definitions
 
+CLIPS = ("clip_low", "clip_high", "dual_clip")
 RESERVED = {"methods": ["base"], "models": ["verifier", "verifier.json"], "benchmarks": ["avg"]}
 """Section -> names of something else in paths or tables."""
 MAX_CELLS = 50_000
@@ -125,24 +126,12 @@ def _bases(study: Study) -> Iterator[Problem]:
 
 
 def _methods(study: Study) -> Iterator[Problem]:
-    """Report settings that belong to another selection."""
+    """Report settings that belong to another selection, surrogate, advantage, weighting or penalty."""
     for name, given in study.methods.items():
         place = ("methods", name)
         if _is_sound(study, name):
-            line = [study.methods[one] for one in study.lineage(name) if one in study.methods]
-            is_own = any(one.selection is not None for one in line)
-            takes = () if is_own else METHODS[study.origin_of(name)].spec.arguments
-            for key in ARGUMENTS:
-                if getattr(given, key) is not None and key not in takes:
-                    own = "its selection is your own; set its arguments under selection_args"
-                    about = f"it has no such setting; it takes {', '.join(takes) or 'none'}"
-                    yield (*place, key), own if is_own else about
-            method = study.method(name)
-            of_parts = [key for kind in PARTS for key in method.part(kind).arguments]
-            for key in PART_ARGUMENTS:
-                if getattr(given, key) is not None and key not in of_parts:
-                    known = ", ".join(of_parts) or "nothing"
-                    about = f"none of its parts takes it; they take {known}"
+            for key in given.model_dump(exclude_none=True):
+                if about := _foreign(study, name, key):
                     yield (*place, key), about
         if given.selection and name in METHODS:
             about = "a selection of your own needs a name of its own"
@@ -150,6 +139,28 @@ def _methods(study: Study) -> Iterator[Problem]:
         for key in ("selection_sha256", "selection_args"):
             if getattr(given, key) and not given.selection:
                 yield (*place, key), "only beside a `selection` of your own; add it, or remove this"
+
+
+def _foreign(study: Study, name: str, key: str) -> str | None:
+    """Return why a setting has no effect on a method, None if it has one."""
+    method = study.method(name)
+    line = [study.methods[one] for one in study.lineage(name) if one in study.methods]
+    if key in ARGUMENTS:
+        if any(one.selection is not None for one in line):
+            return "its selection is your own; set its arguments under selection_args"
+        takes = [*METHODS[study.origin_of(name)].spec.arguments]
+        about = (
+            f"the selection of {name} has no such setting; it takes {', '.join(takes) or 'none'}"
+        )
+    elif key in PART_ARGUMENTS:
+        takes = [key for kind in PARTS for key in method.part(kind).arguments]
+        about = f"none of its parts takes it; they take {', '.join(takes) or 'nothing'}"
+    elif key in CLIPS:
+        takes = [*method.part("surrogate").clips]
+        about = f"the surrogate {method.surrogate} does not take it"
+    else:
+        return None
+    return None if key in takes else about
 
 
 def _titles(study: Study) -> Iterator[Problem]:

@@ -40,6 +40,8 @@ def sources(of: Recorded, study: Study) -> list[Source]:
     advantage = of.numbers("advantage")
     kept: Mask = of.frame["kept"].to_numpy(dtype=bool)
     clipped: Mask = kept & (advantage != 0) & (of.numbers("gradient_norm_sq") == 0)
+    # The recorded gradient is that of the clipped surrogate; others keep that of tokens beyond the clip.
+    clipped &= study.method(of.method).surrogate == "clipped"
     acts = kept & ~clipped
     longest = study.training_of(of.method).max_response_tokens
     truncated: Mask = of.numbers("length") >= longest
@@ -74,7 +76,8 @@ def make(artefacts: Artefacts) -> Table:
             "entropy, unlikely ones raise it, and the reverse with A < 0. Rare: probability below tau_p.",
             "Tokens without gradient show what they would have brought: clip and selection remove it. "
             "Tokens in responses of full length, most of them truncated, are part of the first four rows. "
-            "Weights, penalties and a divisor of all tokens, which some methods have, are not in it.",
+            "Every surrogate counts with ratio A; weights, penalties and a divisor of all tokens, which some "
+            "methods have, are not in it.",
             *notes_of(found),
         ],
     )

@@ -82,13 +82,13 @@ def _of_methods(study: Study) -> Iterator[Setting]:
             ours, about = getattr(study.training_of(name), one["setting"]), one.get("elsewhere", "")
             title = study.title(name)
             yield Setting(one["setting"], title, ours, one["value"], one["confidence"], about)
-    arguments = (key for name in study.run.methods for key in study.method(name).arguments)
-    for key in dict.fromkeys((*OF_METHODS, *arguments)):
+    others = (key for name in study.run.methods for key in study.method(name).effective)
+    for key in dict.fromkeys((*OF_METHODS, *others)):
         for name in study.run.methods:
             method, stated = study.method(name), known["methods"].get(study.origin_of(name), {})
-            if key not in OF_METHODS and key not in method.arguments:
+            if key == "selection" or key not in method.effective:
                 continue
-            ours = method.arguments[key] if key in method.arguments else getattr(method, key)
+            ours = method.effective[key]
             letter = "L" if key in stated.get("inferred", ()) else stated.get("confidence", "")
             about = known["elsewhere"].get(key, "")
             yield Setting(key, method.title, ours, stated.get(key), letter * (key in stated), about)

@@ -31,10 +31,12 @@ TABLE = [
         'training: {prompts_per_mini_batch: 24}', [
         "methods.mine.base: unknown name 'stapoo'; known:",
         "methods.other: unknown name 'other'; known: grpo, 20-entropy,",
-        'methods.grpo.tau_p: it has no such setting; it takes none (s.yaml:3)',
+        'methods.grpo.tau_p: the selection of grpo has no such setting; it takes none (s.yaml:3)',
         'training.prompts_per_mini_batch: 24 does not divide prompts_per_batch']),
-    ('methods: {mine: {base: stapo, weighting: by_probability, alpha: 2}, cispo: {kept_low: 0.1}}', [
+    ('methods: {mine: {base: stapo, weighting: by_probability, alpha: 2}, '
+        'cispo: {kept_low: 0.1, clip_high: 1}}', [
         'methods.mine.alpha: Input should be less than or equal to 1',
+        'methods.cispo.clip_high: the surrogate capped_weights does not take it (s.yaml:3)',
         'methods.cispo.kept_low: none of its parts takes it; they take ratio_cap (s.yaml:3)']),
     ('benchmarks: {chain-99: {samples: 4}}', ['benchmarks.chain-99: no task of this name in']),
     ('run: {methods: [stapo, dapo, stapo], benchmarks: [chain-2, aime24]}', [
