@@ -159,6 +159,7 @@ class InterventionTrainer(StapoTrainer):
                 touched += round((record.touched_fraction or 0.0) * record.num_tokens)
                 self.step(training.learning_rate)
         finally:
+            self.penalty_state = None  # Another method has another state, or none.
             self.method, self._step, self.args.steps_per_generation = usual, 0, slices
             self.args.statistics = "behaviour"
         return touched

@@ -86,7 +86,9 @@ def test_methods_use_a_whole_rollout_from_the_same_weights_whatever_came_before(
     held = replace(METHODS["lp-reg"], part_args={"unlikely_share": 0.5})
     bonus = replace(METHODS["entropy-bonus"], part_args={"entropy_coefficient": 0.1})
     others = {"qae": METHODS["qae"], "held": held, "bonus": bonus}
-    methods = {"justrl": JUSTRL, **others, "again": JUSTRL}
+    # The last one has a state, which the arms of the next repetition must not get.
+    remembers = {"adaptive": METHODS["adaptive-entropy"]}
+    methods = {"justrl": JUSTRL, **others, "again": JUSTRL, **remembers}
     settings = Interventions(repetitions=2, prompts=6, rollout_prompts=4)
     job = job_of(world, tmp_path, methods=methods, training=training, settings=settings)
     assert job.updates == 2
