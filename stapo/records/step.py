@@ -52,7 +52,8 @@ class StepRecord:
     """Share of the tokens with A > 0 and a ratio above the clip."""
     touched_fraction: float | None = None
     """Share of the tokens whose weight in the gradient, the divisor apart, differs from that of the clipped
-    surrogate with nothing silenced. Earlier versions recorded neither this nor the next one."""
+    surrogate with nothing silenced; responses of which no token is kept are not computed and not counted.
+    Earlier versions recorded neither this nor the next one."""
     touched_weight: float | None = None
     """Sum of the changes of these weights, divided by the sum of all weights."""
     loss: float

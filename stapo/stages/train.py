@@ -235,13 +235,14 @@ def _interventions(of: Jobs) -> Iterator[Job]:
 
 def _of_methods(study: Study) -> dict[str, Any]:
     """Return what determines the updates by whole methods, empty without any."""
-    names, training = study.interventions.methods, study.training
-    if not names:
+    section = study.interventions
+    # That of the job, whose trainer makes these updates too.
+    training = study.training_of(section.method)
+    if not section.methods:
         return {}
-    per_rollout = training.prompts_per_batch // training.prompts_per_mini_batch
     return {
-        "methods": {name: method_settings(study.method(name)) for name in names},
-        "updates": per_rollout,
+        "methods": {name: method_settings(study.method(name)) for name in section.methods},
+        "updates": training.prompts_per_batch // training.prompts_per_mini_batch,
         "statistics": training.statistics,
     }
 

@@ -45,6 +45,14 @@ def whole_logits(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return logits if bias is None else logits + bias.to(dtype)
 
 
+def scaled(logits: Tensor, scale: float, softcap: float | None, temperature: float) -> Tensor:
+    """Return the logits of a product of matrices as TRL's fused head scales them."""
+    logits = logits * scale
+    if softcap:
+        logits = softcap * torch.tanh(logits / softcap)
+    return logits / temperature
+
+
 class Float32LogProbs(torch.autograd.Function):
     """TRL's `ChunkedLogProbFunction` with float32 logits: the same arguments, kernels and results."""
 
@@ -157,10 +165,7 @@ class _Proxy:
 
         def tiles() -> Iterator[tuple[slice, slice, Tensor]]:
             for rows, words, _, _, tile in _tiles(*tables):
-                logits = tile * logit_scale
-                if softcap is not None:
-                    logits = softcap * torch.tanh(logits / softcap)
-                yield rows, words, logits / temperature
+                yield rows, words, scaled(tile, logit_scale, softcap, temperature)
 
         largest, own, kept = (
             hidden.new_full((len(hidden),), -inf, dtype=torch.float32) for _ in range(3)

@@ -48,7 +48,7 @@ from stapo.records.tokens import (
     sample_sizes,
 )
 from stapo.training.forward import Sequences, first_predicting
-from stapo.training.head import whole_logits
+from stapo.training.head import scaled, whole_logits
 from stapo.training.loss import TokenTables
 from stapo.training.minibatch import MiniBatch
 from stapo.training.ranks import Ranks
@@ -277,11 +277,9 @@ class TokenRecorder:
         config = self.model.config.get_text_config()
         with self.trainer.accelerator.autocast():
             logits = whole_logits(hidden, weight, bias)
-        logits = logits * (getattr(config, "logit_scale", None) or 1.0)
-        if cap := getattr(config, "final_logit_softcapping", None):
-            logits = cap * torch.tanh(logits / cap)
-        scaled: Tensor = logits / self.trainer.args.temperature
-        return scaled
+        scale = getattr(config, "logit_scale", None) or 1.0
+        softcap = getattr(config, "final_logit_softcapping", None)
+        return scaled(logits, scale, softcap, self.trainer.args.temperature)
 
     def _of_current_policy(self, found: Tensor) -> dict[str, list[Any]]:
         """Return the columns of the current policy, and those of the gradient."""

@@ -15,10 +15,8 @@ SHOWN = ("entropy", "tail_mass", "reward", "kl", "cosine")
 def make(artefacts: Artefacts) -> Table:
     """Return the table, a row per method of the checkpoints and method."""
     study = artefacts.study
-    rows, (first, *_) = (
-        updates_of(artefacts, study.interventions.methods),
-        study.interventions.methods,
-    )
+    methods = study.interventions.methods
+    rows, first = updates_of(artefacts, methods), methods[0]
 
     def column(name: str) -> Column[Updates]:
         of, absolute = QUANTITIES[name].of, name in ("kl", "cosine")

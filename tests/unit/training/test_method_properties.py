@@ -7,7 +7,7 @@ import pytest
 import torch
 from one_update import GROUP, ROWS, Update, build, statistics_of
 
-from stapo.methods import METHODS, PARTS, Method
+from stapo.methods import METHODS, Method
 from stapo.methods.rivals import RIVALS
 from stapo.objective import group_advantages
 from stapo.objective.advantages import ADVANTAGES
@@ -91,7 +91,8 @@ def test_the_order_of_prompts_has_no_effect(base, name: str) -> None:
     assert_same(run(base, method_of(name)), run(base, method_of(name), moved))
 
 
-@pytest.mark.parametrize("name", RIVALS)
+# KL-Cov's penalty is a push of full size where rounding makes a ratio differ from 1: tests/numerics has it.
+@pytest.mark.parametrize("name", sorted(RIVALS.keys() - {"kl-cov", "kl-cov-authors"}))
 def test_on_policy_a_method_is_the_usual_one_where_it_says_so(base, name: str) -> None:
     trainer, batch, plain = base
     logps, entropies = statistics_of(plain, batch)
@@ -99,12 +100,5 @@ def test_on_policy_a_method_is_the_usual_one_where_it_says_so(base, name: str) -
         "old_per_token_logps": logps, "old_entropies": entropies, "proxy_logps": logps + 0.2,
     }  # fmt: skip
     method = method_of(name)
-    acts = method.selection != "keep_all" or any(
-        method.part(kind).acts_on_policy and getattr(method, kind) != next(iter(PARTS[kind]))
-        for kind in PARTS
-    )
-    # A penalty of |log ratio| is a push of full size where rounding makes the ratio differ from 1.
-    if method.penalty == "log_ratio_of_covariant":
-        return
     found = run((trainer, on_policy, plain), method)
-    assert (found.record["touched_fraction"] > 1e-3) == acts
+    assert (found.record["touched_fraction"] > 1e-3) == method.acts_on_policy
