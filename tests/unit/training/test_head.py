@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from trl.kernels import chunked_logprob
 
-from stapo.training.head import Float32LogProbs
+from stapo.training.head import Float32LogProbs, _Proxy
 
 TOKENS, HIDDEN, WORDS, TILE = 70, 48, 100, 32
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -85,3 +85,21 @@ def test_values_and_gradients_are_those_of_whole_logits(case: str, biased: bool)
         apart = (ours.double() - exact).norm() / exact.norm()
         # The gradient of the logits is rounded to the type of the products: 8 bits of each in bfloat16.
         assert apart < (3e-3 if mixed else 1e-5)
+
+
+@pytest.mark.parametrize("biased", [False, True])
+def test_a_proxy_is_the_policy_over_its_likely_words(biased: bool) -> None:
+    hidden, weight, bias, targets = arguments(biased)
+    logits = 1.3 * (hidden @ weight.t() + (0 if bias is None else bias)).double()
+    probabilities = (30 * torch.tanh(logits / 30) / 0.7).softmax(dim=1)
+    targets[::2] = probabilities.argmax(dim=1)[::2]
+    found, *_ = _Proxy(0.02).apply(hidden, weight, bias, targets, 0.7, TILE, 30.0, 1.3)
+    likely = probabilities >= 0.02 * probabilities.max(dim=1, keepdim=True).values
+    proxy = torch.where(likely, probabilities, 0.0)
+    expected = (proxy / proxy.sum(dim=1, keepdim=True)).log()
+    own = expected.gather(1, targets.unsqueeze(1)).squeeze(1)
+    assert 0 < int(own.isinf().sum()) <= TOKENS // 2  # Random words are hardly among them.
+    assert (own[::2].exp() < 1).any()
+    # Single precision of logits with a standard deviation of 6.
+    assert found is not None
+    torch.testing.assert_close(found.double(), own, rtol=0, atol=1e-4)
