@@ -35,7 +35,7 @@ smoke: setup ## run the whole pipeline with a tiny model on the CPU
 	$(RUN) snakemake --workflow-profile workflows/profiles/smoke --quiet rules
 	$(RUN) stapo show workflows/studies/smoke.yaml
 
-test: setup lint ## run lint, type checks, the fast tests, and one reduced pipeline with a rerun and verify
+test: setup lint site ## run lint, type checks, the site, the fast tests, and one reduced pipeline with a rerun and verify
 	$(RUN) pytest -q -n 2 --dist worksteal -m "not slow"
 
 test-all: setup lint site ## run all tests, as CI does

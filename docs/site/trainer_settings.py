@@ -1,6 +1,7 @@
 """The page of `StapoConfig`: from its source, since its class needs TRL."""
 
 import ast
+import itertools
 
 from stapo.repository import ROOT
 
@@ -36,10 +37,12 @@ def _fields(node: ast.ClassDef) -> list[ast.AnnAssign]:
 
 def _own(node: ast.ClassDef) -> list[str]:
     lines = []
-    for one in _fields(node):
-        given = {word.arg: word.value for word in getattr(one.value, "keywords", [])}
-        about = ast.literal_eval(given["metadata"])["help"]
-        kind, default = ast.unparse(one.annotation), ast.unparse(given["default"])
-        name = ast.unparse(one.target)
-        lines.append(f"`{name}` ({kind}, default `{default}`)\n:   {about}\n")
+    for one, about in itertools.pairwise(node.body):
+        if one in _fields(node) and isinstance(one, ast.AnnAssign):
+            name, kind, default = (
+                ast.unparse(part) for part in (one.target, one.annotation, one.value)
+            )
+            lines.append(
+                f"`{name}` ({kind}, default `{default}`)\n:   {ast.literal_eval(about.value)}\n"
+            )
     return lines
