@@ -33,28 +33,6 @@ NEEDS: dict[Need, str] = {
 """What a study must have, in words, with the settings that add it."""
 
 
-FORMER = {
-    "figures": (
-        "entropy_change", "full_mask", "gradient_bounds", "gradient_norm", "interventions",
-        "response_length", "silenced_by_position",
-    ),
-    "tables": ("ablation", "taxonomy", "taxonomy_v2", "token_frequencies"),
-}  # fmt: skip
-"""Folder -> figures and tables that earlier versions made."""
-
-
-def is_former(path: str) -> bool:
-    """Return whether an earlier version made a file of a results folder that this one does not make."""
-    folder, _, file = path.rpartition("/")
-    name, _, suffix = file.rpartition(".")
-    other_form = folder == "tables" and (suffix == "tex" or (suffix, name[:5]) == ("csv", "main-"))
-    return (
-        path in ("references.bib", "tables/values.parquet")
-        or name in FORMER.get(folder, ())
-        or other_form
-    )
-
-
 @dataclass(frozen=True, kw_only=True)
 class Exhibit:
     """A figure or table that is computed from files of a study."""

@@ -31,6 +31,8 @@ def finish(study: Study, tmp_path: Path) -> Path:
                 "reward": -1 + step / 50,
                 "silenced_fraction": 1e-4 * (i == 3),
                 "kept_fraction": 1 - 1e-4 * (i == 3),
+                "touched_fraction": 1e-4 * (i == 3),
+                "touched_weight": 1e-4 * (i == 3),
                 "response_length": 30 + i,
                 "num_tokens": 10**6,
                 "entropy_quantiles": {"0.5": 0.1, "0.8": 1.0},

@@ -12,7 +12,7 @@ from stapo.study import Study
 
 SHIPPED = [
     yaml.safe_load((STUDIES / f"{name}.yaml").read_text())
-    for name in ("smoke", "paper-v3", "miniature")
+    for name in ("smoke", "paper-v3", "marked")
 ]
 EQUAL = ("a-b", "a+b", "A.B", "a.b", "base", "Base", "verifier", "verifier.json", "avg")
 PLAIN = ("1e3", "seed0", "step5", "main-a", "null", "010", "stapo")

@@ -12,7 +12,7 @@ import pandas as pd
 import pyarrow as pa
 
 from stapo import paths
-from stapo.evaluation.statistics import Array, majority_at_n
+from stapo.evaluation.statistics import Array
 from stapo.files import AGAIN, DamagedFileError, read_json, read_published
 from stapo.records import interventions
 from stapo.records.interventions import Intervention, read_intervention
@@ -43,8 +43,6 @@ class Cell:
 
     correct: Array
     """(S, P, N) whether responses are correct: seeds, problems, samples."""
-    majority: float
-    """Majority@N: share of problems whose most frequent answer is correct, mean over seeds."""
     rows: pd.DataFrame
     """Columns of `ScoreRow`, without the answers."""
 
@@ -161,11 +159,9 @@ def by_problem(table: pa.Table, samples: int, column: str) -> Any:
 
 def _cell(seeds: Sequence[pa.Table], samples: int, column: str) -> Cell:
     correct = [by_problem(one, samples, column) for one in seeds]
-    answers = [by_problem(one, samples, "answer") for one in seeds]
     shown = [name for name in SCHEMA.names if name not in ("gold", "answer")]
     return Cell(
         correct=np.stack(correct).astype(float),
-        majority=float(np.mean([*map(majority_at_n, answers, correct)])),
         rows=pa.concat_tables([one.select(shown) for one in seeds]).to_pandas(),
     )
 

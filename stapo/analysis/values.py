@@ -92,7 +92,6 @@ def of_rows(table: MainTable) -> Iterator[tuple[TableRow, Value]]:
             yield row, {"benchmark": name, "metric": f"avg@{samples}", **_numbers(row.cells[name])}
             for k in [2**i for i in range(samples.bit_length())]:
                 yield one(name, f"pass@{k}", 100 * pass_at_k(cell.correct, k))
-            yield one(name, f"majority@{samples}", 100 * cell.majority)
         yield row, {"benchmark": AVERAGE, "metric": "avg@N", **_numbers(row.cells[AVERAGE])}
     for row in table.rows if table.study.evaluation.verifier else ():
         for name, samples in table.samples.items():

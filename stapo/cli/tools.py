@@ -228,18 +228,15 @@ def show(study: StudyFile, as_json: JsonOption = False) -> None:
 
 @app.command()
 def compare(
-    first: Annotated[
-        Path, typer.Argument(help="File of verdicts, such as a score file of a study")
-    ],
+    first: Annotated[Path, typer.Argument(help="Score file, or folder of score files")],
     second: Annotated[Path, typer.Argument(help="Another one")],
     as_json: JsonOption = False,
 ) -> None:
-    """Compare verdicts of any tool with those of the first file: accuracies and differences.
+    """Compare the scores of two checkpoints, engines or machines, paired by problem.
 
-    Differences are paired by problem. A file is JSON lines or Parquet with the columns problem, correct and,
-    if there are several, sample, benchmark and seed.
+    A folder is scores/CHECKPOINT/DECODING of a study; benchmarks that both have are compared.
 
-    Example: stapo compare mine.jsonl theirs.parquet
+    Example: stapo compare scores/tiny/base/t1.0-p1.0 scores/tiny/stapo/seed0/t1.0-p1.0
     """
     from stapo.analysis.compare import compare as compared
     from stapo.analysis.compare import print_comparison

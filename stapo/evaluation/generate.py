@@ -58,15 +58,15 @@ class _Asked:
         have = self.have()
         return {r for r in self.requests if (r.problem, r.sample) not in have}
 
-    def publish(self) -> None:
-        """Write every problem with its samples in order."""
+    def publish(self, made_by: str) -> None:
+        """Write every problem with its samples in order, and the fingerprint of what determines them."""
         have, answered = self.have(), []
         samples = range(self.benchmark.config["samples"])
         for problem, row in enumerate(self.rows):
             own = [have[problem, sample] for sample in samples]
             columns = [one.text for one in own], [one.num_tokens for one in own]
             ends, engines = [one.truncated for one in own], sorted({one.engine for one in own})
-            answered.append(AnsweredProblem(problem, *row, *columns, ends, engines))
+            answered.append(AnsweredProblem(problem, *row, *columns, ends, engines, made_by))
         write_responses(self.benchmark.output, answered)
 
 
@@ -121,7 +121,7 @@ def generate(
             if lost := len(one.missing()):
                 about = f"{one.store}: lost {lost} responses"
                 raise DamagedFileError(f"{about}; run the same command again")
-            one.publish()
+            one.publish(fingerprint(config))
     return total
 
 

@@ -9,7 +9,6 @@ each bootstrap resample makes it lower again. Cross-fitting chooses the stronges
 problems and of the training seeds, and measures it on the other half.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import comb, exp, fsum, inf, isfinite, log, nan, sqrt
@@ -84,24 +83,6 @@ def pass_at_k(correct: Array, k: int) -> float:
     wrong = [int(count) for count in (n - correct.sum(axis=2)).ravel()]
     # Integers until the division; comb(w, k) is 0 if w < k.
     return 1 - sum(comb(w, k) for w in wrong) / (len(wrong) * comb(n, k))
-
-
-def majority_at_n(
-    answers: Sequence[Sequence[str | None]], correct: Sequence[Sequence[bool]]
-) -> float:
-    """Return the share of problems whose most frequent answer is correct; in a tie, the first one counts.
-
-    Args:
-        answers: the N extracted answers of each problem; None for no answer, which never wins.
-        correct: the N verdicts of each problem.
-    """
-    won = 0
-    for given, verdicts in zip(answers, correct, strict=True):
-        votes = Counter(answer for answer in given if answer is not None)
-        if votes:
-            (winner, _), *_ = votes.most_common(1)
-            won += verdicts[list(given).index(winner)]
-    return won / len(answers)
 
 
 def problem_counts(problems: int, rng: np.random.Generator, resamples: int = RESAMPLES) -> Array:

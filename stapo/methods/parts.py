@@ -40,14 +40,10 @@ class Part:
     """Fields of the method that it takes too."""
     acts_on_policy: bool = True
     """Whether the method differs from one with the default part if all ratios are 1."""
-    has_threshold: bool = False
-    """Whether a selection depends on all tokens of its scope; the metrics then contain `mask_scope`."""
     draws: bool = False
     """Whether it draws random numbers; it then has an argument `seed`."""
     silences_candidates: bool = False
     """Whether a selection silences candidates (A > 0, probability below tau_p) alone."""
-    recipe: int = 1
-    """Raised when the same arguments give another result than before."""
 
 
 def _number(default: float, description: str, **bounds: float) -> Argument:
@@ -104,21 +100,19 @@ OFF_POLICY = {"acts_on_policy": False}
 SELECTION_SPECS: dict[str, Part] = {
     "keep_all": _part(),
     **{
-        name: _part(*S2T_ARGUMENTS, reads="scope", has_threshold=True, silences_candidates=True)
+        name: _part(*S2T_ARGUMENTS, reads="scope", silences_candidates=True)
         for name in ("silence_spurious", "silence_high_entropy")
     },
     "silence_random": _part(
         "tau_p", "quantile", reads="positive", draws=True, silences_candidates=True
     ),
     "silence_candidates": _part("tau_p", reads="positive", silences_candidates=True),
-    "silence_spurious_negative": _part(*S2T_ARGUMENTS, reads="all", has_threshold=True),
+    "silence_spurious_negative": _part(*S2T_ARGUMENTS, reads="all"),
     "silence_matched": _part(*S2T_ARGUMENTS, reads="scope", draws=True),
     "drop_covariant": _part(
-        "covariance_low", "covariance_high", "dropped_share",
-        reads="all", has_threshold=True, draws=True,
+        "covariance_low", "covariance_high", "dropped_share", reads="all", draws=True
     ),
-    # Its second recipe: tied tokens are those of all responses, not of the first.
-    "keep_high_entropy": _part("fraction", reads="all", has_threshold=True, recipe=2),
+    "keep_high_entropy": _part("fraction", reads="all"),
 }  # fmt: skip
 """Name of a function in `stapo.objective.SELECTIONS` -> its declaration."""
 

@@ -72,7 +72,7 @@ def _linear_equation(rng: Random) -> Problem:
 
 
 FAMILIES: dict[str, tuple[Callable[[Random], Problem], float]] = {
-    **{f"chain-{operations}": (partial(_chain, operations), 0.08) for operations in range(2, 9)},
+    **{f"chain-{operations}": (partial(_chain, operations), 0.08) for operations in range(2, 7)},
     "linear-equation": (_linear_equation, 0.12),
 }
 """Name to (problem maker, share of wrong steps in the supervised data)."""

@@ -40,7 +40,6 @@ FAMILIES: dict[str, Callable[[Random], Problem | marked.Chain]] = {
 """Name -> maker of a problem."""
 WORLDS = {
     "tiny-arithmetic": World(families=(*(f"chain-{n}" for n in range(2, 7)), "linear-equation")),
-    "long-arithmetic": World(families=(*(f"chain-{n}" for n in range(4, 9)), "linear-equation")),
     "marked-chains": World(
         families=("marked-8", "marked-12"),
         vocabulary=marked.VOCABULARY,

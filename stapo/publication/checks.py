@@ -71,7 +71,7 @@ def _setting_faults(results: Results, job: Job, run: TrainingRun, record: dict[s
     """Yield what the record of a training contradicts in the study, the prompts and itself."""
     if record["fingerprint"] != fingerprint(record["config"]):
         yield "its config is not the one of its fingerprint"
-    elif record["fingerprint"] != job.fingerprint and not is_earlier(record, job):
+    elif record["fingerprint"] != job.fingerprint:
         yield "of a training with other settings"
     if record["prompts"] != results.digest_of("data/prompts.jsonl"):
         yield "trained on other prompts than data/prompts.jsonl"
@@ -79,17 +79,6 @@ def _setting_faults(results: Results, job: Job, run: TrainingRun, record: dict[s
         last = attempt is record["attempts"][-1]
         for fault in command_faults(results.study, run, attempt, last):
             yield f"its command {fault}"
-
-
-def is_earlier(record: dict[str, Any], job: Job) -> bool:
-    """Return whether a training is of an earlier version: of the same settings, without some of today's."""
-
-    def is_part(of: Any, whole: Any) -> bool:
-        if isinstance(of, dict) and isinstance(whole, dict):
-            return of.keys() <= whole.keys() and all(is_part(of[key], whole[key]) for key in of)
-        return canonical(of) == canonical(whole)
-
-    return record["fingerprint"] != job.fingerprint and is_part(record["config"], job.config)
 
 
 def command_faults(study: Study, run: TrainingRun, attempt: dict[str, Any], last: bool) -> Errors:
@@ -102,9 +91,9 @@ def command_faults(study: Study, run: TrainingRun, attempt: dict[str, Any], last
         last: whether the training finished in this attempt. What was removed from the study before its
             last attempt was removed before there were results.
     """
-    options = dict(pairwise(attempt["command"]))
-    if options.get("train", "--size") not in (str(run), "--study", "--size"):
-        yield f"trains {options['train']}"
+    named = dict(pairwise(attempt["command"])).get("train", "--study")
+    if named not in (str(run), "--study"):
+        yield f"trains {named}"
     if attempt.get("study") is None:
         return
     recorded = _parsed(canonical(attempt["study"]))
@@ -267,10 +256,9 @@ def score_errors(results: Results) -> Errors:
     known: Grades = {}
     for job in jobs_of(results.study).all("score"):
         (scores,), (responses,) = job.outputs, job.inputs
-        checkpoint, decoding, benchmark = results.cell(job)
         try:
-            problems = results.responses(checkpoint, decoding, benchmark)
-            if fault := _response_fault(results, benchmark, problems):
+            problems = results.responses(*results.cell(job))
+            if fault := _response_fault(results, job, problems):
                 yield f"{responses}: {fault}"
             elif fault := _score_fault(results, scores, problems, known):
                 yield f"{scores}: {fault}"
@@ -302,8 +290,11 @@ def origin_errors(results: Results) -> Errors:
                 yield f"{path}: its {key} is {stated.get(key)!r}, expected {expected.get(key)!r}"
 
 
-def _response_fault(results: Results, benchmark: str, problems: list[AnsweredProblem]) -> str:
-    study = results.study
+def _response_fault(results: Results, job: Job, problems: list[AnsweredProblem]) -> str:
+    study, benchmark = results.study, results.cell(job)[2]
+    made_by, expected = {one.fingerprint for one in problems}, next(job.sources).fingerprint
+    if made_by != {expected}:
+        return f"of configuration {', '.join(sorted(made_by))}, the study's is {expected}"
     limit = study.evaluation.max_response_tokens
     if len(problems) != study.problems(benchmark):
         return f"{len(problems)} problems, {study.problems(benchmark)} are expected"

@@ -31,8 +31,8 @@ from stapo.study.reading import published_content
 
 WEIGHTS = ".safetensors"
 KINDS = ("models", "runs", "completions", "scores", "interventions")
-ADDED = ("README.md", "regimes.csv")
-"""What authors may put into the folder of a study: an introduction, and the settings that they tried."""
+ADDED = ("README.md", "regime.csv")
+"""What authors may put into the folder of a study: an introduction, and the regime that they chose."""
 SUFFIXES = (".jsonl", ".json", ".jinja", ".parquet", WEIGHTS)
 """Of what other methods, steps and benchmarks leave: nothing that a program would run or a reader believe."""
 RECORDED = (f"/{paths.METRICS_FILE}", f"/{paths.TOKENS_FILE}")

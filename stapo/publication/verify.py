@@ -17,14 +17,12 @@ from typing import Any
 from safetensors import SafetensorError
 
 from stapo import paths
-from stapo.exhibits import figure_names, is_former, table_names
 from stapo.files import read_json
 from stapo.provenance import SUMS, file_sha256
 from stapo.publication.checks import (
     Errors,
     drawn_errors,
     input_errors,
-    is_earlier,
     origin_errors,
     record_errors,
     score_errors,
@@ -40,7 +38,6 @@ from stapo.publication.folder import (
     layout,
     read_published_study,
 )
-from stapo.publication.resample import is_drawn_again, response_errors
 from stapo.records.scores import read_identity
 from stapo.stages import jobs_of
 from stapo.study import StudyError
@@ -143,12 +140,11 @@ def file_errors(results: Results) -> Errors:
     """Yield a line for each file that is missing, too much, or not as the checksums say."""
     expected, belongs, there = results.sums, results.layout, results.files
     paths = belongs.files | there.keys() | expected.keys()
-    unknown = {*unknown_exhibits(results)}
-    for path in sorted(path for path in paths if path.rpartition(".")[0] not in unknown):
+    for path in sorted(paths):
         left_out = (
             is_raw(path) or is_rendering(path) if results.is_summary else path.endswith(WEIGHTS)
         )
-        if not (belongs.has(path) or (path in expected and is_former(path))):
+        if not belongs.has(path):
             if path in expected or not belongs.of_another_form(path):
                 yield f"{path}: belongs to nothing of this study; take it out of the folder"
         elif path not in there and not left_out:
@@ -157,18 +153,6 @@ def file_errors(results: Results) -> Errors:
             yield f"{path}: is not in {SUMS}"
         elif path in there and results.digest(there[path]) != expected[path]:
             yield f"{path}: changed since {SUMS} was written"
-
-
-def unknown_exhibits(results: Results) -> list[str]:
-    """Return the tables of evidence and figures that the folder has in no format, and that no checksum names.
-
-    They are paths without suffix, such as `tables/endpoints`. An earlier version did not have them.
-    """
-    study = results.study
-    wanted = [f"tables/{name}" for name in table_names(study)]
-    wanted += [f"figures/{name}" for name in figure_names(study)]
-    known = {path.rpartition(".")[0] for path in results.files.keys() | results.sums.keys()}
-    return [path for path in wanted if path not in known]
 
 
 def provenance_errors(results: Results) -> Errors:
@@ -196,7 +180,6 @@ RAW_CHECKS: dict[str, Callable[[Results], Errors]] = {
     "metrics and interventions agree with the study": record_errors,
     "scores were made by this study": origin_errors,
     "scores follow from the responses, and these answer the benchmarks": score_errors,
-    "responses of tiny models are those of their checkpoints": response_errors,
     "tables, figures and report follow from scores and metrics": drawn_errors,
 }
 """The questions that need the raw data, which a summary in git leaves out."""
@@ -209,14 +192,11 @@ def _notes(results: Results) -> Errors:
     if others:
         yield f"{len(others)} files are of another form of the study, such as {others[0]}; not looked at"
     yield from _unlike_code(results)
-    yield from _of_earlier_versions(results)
     if results.is_summary:
         yield SUMMARY
     else:
         if left_out := sum(path.endswith(WEIGHTS) for path in listed - results.files.keys()):
             yield f"{left_out} files of weights are not here; not checked"
-        if undrawn := sum(not is_drawn_again(results, one) for one in study.checkpoints()):
-            yield f"responses of {undrawn} checkpoints were not drawn again from their weights"
     own = [one.selection for one in map(study.method, study.run.methods) if one.is_own]
     for name in [*own, *[study.training.reward] * (":" in study.training.reward)]:
         yield f"{name} is not part of the folder; what it computed is taken as stated"
@@ -224,20 +204,6 @@ def _notes(results: Results) -> Errors:
         yield "the updates of interventions were not done again from their weights"
     if study.evaluation.verifier:
         yield "what the verifier said is taken as stated; that it was counted rightly is checked"
-
-
-def _of_earlier_versions(results: Results) -> Errors:
-    of = jobs_of(results.study)
-    runs = results.runs
-    if old := sum(is_earlier(record, of.one("train", run)) for run, record in runs.items()):
-        yield (
-            f"{old} of {len(runs)} trainings are of an earlier version, which had the same "
-            "settings but for some that it did not know"
-        )
-    if unknown := unknown_exhibits(results):
-        yield f"without {', '.join(unknown)}: an earlier version did not have these tables and figures"
-    if former := sorted(path for path in results.sums if not results.layout.has(path)):
-        yield f"{len(former)} files, such as {former[0]}, are of an earlier version; not computed again"
 
 
 def _unlike_code(results: Results) -> Errors:

@@ -71,6 +71,8 @@ class AnsweredProblem:
     """Whether each reached the limit without an end token."""
     engines: list[str]
     """All engines of the responses, without repetitions."""
+    fingerprint: str
+    """Fingerprint of all that determines responses, the benchmark apart: that of the stage `generate`."""
 
     def samples(self) -> Iterator[Response]:
         """Yield the responses one by one."""

@@ -44,17 +44,14 @@ class StepRecord:
     """Mean number of tokens of a response."""
     truncated_fraction: float = nan
     """Share of the responses without an end token."""
-    mask_scope: dict[str, dict[str, int]] | None = None
-    """Only for selections with a threshold: the effect of thresholds with a smaller scope."""
     clip_low_fraction: float
     """Share of the tokens with A < 0 and a ratio below the clip."""
     clip_high_fraction: float
     """Share of the tokens with A > 0 and a ratio above the clip."""
-    touched_fraction: float | None = None
+    touched_fraction: float
     """Share of the tokens whose weight in the gradient, the divisor apart, differs from that of the clipped
-    surrogate with nothing silenced; responses of which no token is kept are not computed and not counted.
-    Earlier versions recorded neither this nor the next one."""
-    touched_weight: float | None = None
+    surrogate with nothing silenced; responses of which no token is kept are not computed and not counted."""
+    touched_weight: float
     """Sum of the changes of these weights, divided by the sum of all weights."""
     loss: float
     """Loss of the whole mini-batch."""
@@ -76,7 +73,7 @@ class StepRecord:
 
 NUMBERS = tuple(one.name for one in fields(StepRecord) if one.type is float)
 COUNTS = tuple(one.name for one in fields(StepRecord) if one.type is int)
-"""Fields by type, which all lines have; `mask_scope` is only in lines of selections with a threshold."""
+"""Fields by type, which all lines have."""
 OF_VLLM = tuple(one.name for one in fields(StepRecord) if one.type == float | None)
 """Fields that are only in lines of trainings whose rollouts are vLLM's."""
 

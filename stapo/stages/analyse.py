@@ -26,7 +26,7 @@ def shown(study: Study) -> dict[str, Any]:
     }
     return {
         "methods": names,
-        "evaluation": evaluation.constants() | evaluation.model_dump(include={"verdict", "curve"}),
+        "evaluation": evaluation.model_dump(include={"verdict", "curve"}),
         "compare": dict(zip(("target", "baselines"), study.compared(), strict=True)),
         "run": study.run.model_dump(),
     }
@@ -70,7 +70,6 @@ def _evidence(of: Jobs) -> Iterator[Job]:
     # Settings of some studies alone: others keep the fingerprint that they had before there were these.
     named = {
         "endpoint": study.compare.endpoint if study.compare else None,
-        "disclosed": [one.model_dump() for one in study.disclosed],
     }
     settings = shown(study)
     outputs = [

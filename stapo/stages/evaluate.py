@@ -35,7 +35,7 @@ def _responses(of: Jobs) -> Iterator[Job]:
                 "generate",
                 f"{checkpoint}/{decoding}",
                 {
-                    "recipe": 3,
+                    "recipe": 4,
                     "decoding": study.decodings[decoding].model_dump(),
                     "end_tokens": sorted(set(study.end_tokens)),
                     "evaluation": study.evaluation.model_dump(exclude=NOT_ASKED),

@@ -15,7 +15,7 @@ from typing import Any
 from stapo import paths
 from stapo.files import DamagedFileError, link_tree, read_json, replace_file
 from stapo.locks import take_gpus
-from stapo.methods import OF_RIVALS, PARTS, Method
+from stapo.methods import OF_RIVALS, Method
 from stapo.provenance import SUMS, changed_files, file_sha256
 from stapo.stages import Job, Jobs, Resources, Stage, recorded_in
 from stapo.study import Checkpoint, Study, StudyError, TrainingRun
@@ -43,10 +43,6 @@ def method_settings(method: Method) -> dict[str, Any]:
     # It changes what is counted and recorded, which says so, and no weights: another threshold of STAPO must
     # not train all baselines again.
     del found["s2t"]
-    declared = {"selection": method.spec, **{kind: method.part(kind) for kind in PARTS}}
-    for kind, part in declared.items():
-        if part.recipe > 1:
-            found[f"{kind}_recipe"] = part.recipe
     return found
 
 
@@ -73,7 +69,7 @@ def _trainings(of: Jobs) -> Iterator[Job]:
             "train",
             str(this),
             {
-                "recipe": 4,
+                "recipe": 5,
                 "method": method_settings(method),
                 "training": training_settings(training, without),
                 "end_tokens": sorted(set(study.end_tokens)),

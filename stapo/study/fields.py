@@ -1,6 +1,5 @@
 """Types of single settings in a study: allowed text and numbers, with their descriptions in errors."""
 
-from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import (
@@ -10,7 +9,6 @@ from pydantic import (
     Field,
     StringConstraints,
     field_validator,
-    model_validator,
 )
 
 from stapo.text import escape, visible
@@ -20,15 +18,6 @@ class Strict(BaseModel):
     """Settings in which unknown keys, NaN and infinity are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _without_constants(cls, given: Any) -> Any:
-        if not isinstance(given, Mapping):
-            return given
-        # Published studies of earlier versions have constants, with the value of today.
-        fixed = {key: getattr(cls, key) for key in cls.__class_vars__}
-        return {k: v for k, v in given.items() if k not in fixed or fixed[k] != v}
 
     @field_validator("*", mode="before")
     @classmethod

@@ -189,10 +189,6 @@ class Curve(Strict):
 class Evaluation(Strict):
     """How checkpoints are evaluated."""
 
-    select: ClassVar[Literal["last"]] = "last"
-    """Checkpoint of a training in the tables."""
-    development: ClassVar[list[str]] = []
-    """Benchmarks in no table; earlier versions could choose checkpoints by them."""
     backend: Literal["hf", "vllm"] = Field("hf", description="Transformers, or vLLM")
     batch_size: Annotated[Rows, unit("responses")] = Field(
         description="Responses that Transformers generates together; a kill loses at most these"
@@ -247,17 +243,6 @@ class Run(Strict):
     )
     benchmarks: list[Name] = Field(
         min_length=1, max_length=1000, description="Benchmarks in the tables, from `benchmarks`"
-    )
-
-
-class Disclosure(Strict):
-    """What a reader should know of how a study was decided on, printed beside verdicts."""
-
-    text: Annotated[str, StringConstraints(min_length=1, max_length=400)] = Field(
-        description="For example: seeds 3 and 4 were run after results of the others were known"
-    )
-    claims: list[Annotated[str, StringConstraints(max_length=100)]] = Field(
-        [], max_length=100, description="Claims that it concerns, by id; default: all"
     )
 
 

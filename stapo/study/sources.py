@@ -35,7 +35,7 @@ class FolderModel(Strict):
 
 
 TinyWorld = Annotated[
-    Literal["tiny-arithmetic", "long-arithmetic", "marked-chains"],
+    Literal["tiny-arithmetic", "marked-chains"],
     Field(
         description="The tiny world; in marked-chains, every token is known to be right or wrong"
     ),

@@ -17,7 +17,6 @@ from stapo.study.schema import (
     BenchmarkSettings,
     Compare,
     Decoding,
-    Disclosure,
     EngineSettings,
     Evaluation,
     Interventions,
@@ -124,9 +123,6 @@ class Study(Strict):
     compare: Compare | None = Field(
         Compare(),
         description="What the tables compare; null: nothing; default: STAPO with its baselines",
-    )
-    disclosed: list[Disclosure] = Field(
-        [], max_length=100, description="What is printed beside the verdicts on the paper's claims"
     )
     interventions: Interventions = Field(
         Interventions(),

@@ -156,7 +156,7 @@ class InterventionTrainer(StapoTrainer):
                 self._accumulate_gradients(self.model, part)
                 record = self._record
                 assert record is not None
-                touched += round((record.touched_fraction or 0.0) * record.num_tokens)
+                touched += round(record.touched_fraction * record.num_tokens)
                 self.step(training.learning_rate)
         finally:
             self.penalty_state = None  # Another method has another state, or none.

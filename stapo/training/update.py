@@ -8,8 +8,7 @@ B sequences, T response positions; log-probs and entropies in nats.
 """
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, Literal
 
@@ -23,7 +22,7 @@ from stapo.objective.selection import quantiles
 from stapo.records.step import QUANTILES, StepRecord
 from stapo.study.files import SEED, load, named, own_code
 from stapo.training.loss import NUM_SUMS, TokenTables, micro_batch_loss
-from stapo.training.minibatch import MiniBatch, micro_batches, micro_batches_by_rank
+from stapo.training.minibatch import MiniBatch, micro_batches_by_rank
 from stapo.training.ranks import Ranks
 
 Forward = Callable[[Tensor], tuple[Tensor, Tensor | None]]
@@ -89,12 +88,8 @@ def update(
     if statistics == "current":
         logps, entropies = _current(forward, batch, method, ranks, own)
 
-    def kept(rows: Tensor | slice) -> Tensor:
-        tables = logps[rows], entropies[rows], batch.advantages[rows], batch.mask[rows]
-        return select(method, *tables, seed)
-
     if keep is None:
-        keep = kept(slice(None))
+        keep = select(method, logps, entropies, batch.advantages, batch.mask, seed)
         if method.is_own and ((total := ranks.sum(keep.float())) % ranks.number).any():
             about = f"keeps other tokens on other ranks ({total.max():.0f} of {ranks.number})"
             raise ValueError(f"{named(method.selection)}: {about}; draw by the argument seed")
@@ -109,15 +104,7 @@ def update(
     needed = (tables.weights > 0).any(dim=1) & has_gradient
     parts = own(needed)
     sums = ranks.sum(_accumulate(forward, batch, tables, method, ranks, parts)).tolist()
-    scopes = None
-    if method.spec.has_threshold:
-        rows = torch.arange(len(batch.mask), device=batch.mask.device)
-        parts_of = {
-            "micro_batch": micro_batches(*batch.lengths(), rows, micro_batch_tokens, packed),
-            "rank": list(rows.chunk(ranks.number)),
-        }
-        scopes = _mask_scope(kept, batch.mask, keep, parts_of)
-    record = replace(_measured(batch, logps, keep, method, sums), mask_scope=scopes)
+    record = _measured(batch, logps, keep, method, sums)
     return torch.tensor(record.loss, device=batch.mask.device), record
 
 
@@ -294,35 +281,3 @@ def rollout_mismatch(batch: MiniBatch, tau_p: float) -> tuple[float, float, floa
         return 0.0, 0.0, 0.0
     changed = int((ours ^ theirs).sum()) / max(int((ours | theirs).sum()), 1)
     return differences.mean().item(), differences.max().item(), changed
-
-
-def _mask_scope(
-    select: Callable[[Tensor], Tensor],
-    mask: Tensor,
-    keep: Tensor,
-    scopes: Mapping[str, list[Tensor]],
-) -> dict[str, dict[str, int]]:
-    """Return how much the selection would differ with a threshold of smaller scope.
-
-    Args:
-        select: (R,) rows -> (R, T) mask of the tokens kept in a mini-batch of these rows alone.
-        mask: (B, T) bool, response tokens.
-        keep: (B, T) bool, tokens kept with the threshold of the mini-batch.
-        scopes: name of a scope -> rows of its parts, each with its own threshold.
-
-    Returns:
-        For each scope, and for the mini-batch itself: `num_dropped`, the number of response tokens that are
-        not kept, and `num_different`, the number of tokens with another decision than in the mini-batch.
-    """
-    kept_in = {"mini_batch": keep}
-    for name, parts in scopes.items():
-        kept_in[name] = torch.zeros_like(keep)
-        for rows in parts:
-            kept_in[name][rows] = select(rows)
-    return {
-        name: {
-            "num_dropped": int((mask & ~kept).sum()),
-            "num_different": int((kept != keep).sum()),
-        }
-        for name, kept in kept_in.items()
-    }

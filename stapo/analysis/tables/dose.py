@@ -1,10 +1,7 @@
 """The dose: in how many updates a method acts, on how many tokens, and by how much."""
 
 from collections.abc import Iterator
-from math import nan
 from typing import NamedTuple
-
-import numpy as np
 
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.curves import values_of
@@ -17,7 +14,7 @@ EXHIBIT = Exhibit(order=20, title="Dose of the methods")
 
 
 class Dose(NamedTuple):
-    """One training, in percent; nan where its version did not record it."""
+    """One training, in percent."""
 
     acts: float
     """Updates in which it changes the weight of a token in the gradient."""
@@ -42,10 +39,9 @@ class Row(NamedTuple):
 def dose(artefacts: Artefacts, run: TrainingRun) -> Dose:
     """Return the dose of a training."""
     dropped = 1 - values_of(artefacts, run, "kept_fraction")
-    touched = weight = np.full(len(dropped), nan)
-    if all("touched_fraction" in record for record in artefacts.metrics(run)):
-        names = "touched_fraction", "touched_weight"
-        touched, weight = (values_of(artefacts, run, name) for name in names)
+    touched, weight = (
+        values_of(artefacts, run, name) for name in ("touched_fraction", "touched_weight")
+    )
     acts = 100 * float(((dropped > 0) | (touched > 0)).mean())
     silenced = float(values_of(artefacts, run, "silenced_fraction").mean())
     means = (100 * float(one.mean()) for one in (dropped, touched, weight))

@@ -137,19 +137,16 @@ def _verdicts(artefacts: Artefacts, claim: Claim) -> Iterator[Decided]:
         verdict, reason = decide(claim, found, seeds)
         if seeds == 1 and verdict != OPEN:
             reason += " This is about the tokens of one training, not about its method."
-        rests_on = [*_rests_on(artefacts.study, claim)]
+        rests_on = [*_rests_on(claim)]
         yield Decided(claim, where, found, seeds, verdict, reason, rests_on)
 
 
-def _rests_on(study: Study, claim: Claim) -> Iterator[str]:
+def _rests_on(claim: Claim) -> Iterator[str]:
     """Yield what a reader has to grant to accept a verdict."""
     if claim.is_limit_ours:
         yield "the limit is our choice"
     compared = {claim.method, *(BASELINES if claim.against_baselines else ())}
     yield from (text for name, text in paper()["inferred"].items() if name in compared)
-    for one in study.disclosed:
-        if not one.claims or claim.id in one.claims:
-            yield one.text
 
 
 def _reason(row: Decided) -> str:

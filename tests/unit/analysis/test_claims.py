@@ -166,17 +166,15 @@ def test_a_study_of_its_own_says_what_it_does_not_measure(raw_study, tmp_path):
 
 
 def test_a_verdict_names_what_it_rests_on(raw_study, tmp_path):
-    late = "seed 2 was added later"
-    change = {"disclosed": [{"text": late}, {"text": "chosen by it", "claims": ["stapo-stays"]}]}
     rows = {
         row.claim.id: row.rests_on
-        for row in verdicts(finished(raw_study, tmp_path, TRUE, **change))
+        for row in verdicts(finished(raw_study, tmp_path, TRUE))
         if row.claim.method != "stapo-v2"
     }
     inferred = paper()["inferred"]["grpo"]
-    assert rows["stapo-stays"] == ["the limit is our choice", late, "chosen by it"]
-    assert rows["grpo-collapses"] == ["the limit is our choice", inferred, late]
-    assert rows["stapo-above-baselines-t1.0"] == [inferred, late]
+    assert rows["stapo-stays"] == ["the limit is our choice"]
+    assert rows["grpo-collapses"] == ["the limit is our choice", inferred]
+    assert rows["stapo-above-baselines-t1.0"] == [inferred]
     assert rows["gain-v5-8B"] == []  # not measured
 
 

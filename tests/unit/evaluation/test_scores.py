@@ -14,7 +14,9 @@ from stapo.records.scores import read_identity
 
 def write(path: Path, responses: list[str], tokens: int, engine: str = "vllm 1 on A") -> Path:
     samples = len(responses)
-    one = AnsweredProblem(0, "q", "7", responses, [tokens] * samples, [False] * samples, [engine])
+    one = AnsweredProblem(
+        0, "q", "7", responses, [tokens] * samples, [False] * samples, [engine], "f"
+    )
     right = [f"{i} \\boxed{{7}}" for i in range(samples)]
     write_responses(path, [one, replace(one, problem=1, responses=right)])
     return path

@@ -16,7 +16,6 @@ from stapo.evaluation.statistics import (
     average_at_n,
     bootstrap_means,
     holm,
-    majority_at_n,
     mean_of_seeds,
     paired_difference,
     pass_at_k,
@@ -73,13 +72,6 @@ def test_the_bootstrap_agrees_with_a_plain_loop():
     # Of one problem, samples are not independent observations.
     few = draw(3, (1, 50, 1))
     assert resample(few).std() == pytest.approx(resample(np.repeat(few, 64, axis=2)).std())
-
-
-def test_the_majority_is_the_most_frequent_answer():
-    answers = [["1", "2", "2"], ["3", "4", None], [None, None, None], [None, None, "5"]]
-    correct = [[True, False, False], [True, False, False], [False] * 3, [False, False, True]]
-    # 2 wins and is wrong; 3 and 4 tie, the first counts; nothing wins nothing; absence has no vote.
-    assert majority_at_n(answers, correct) == pytest.approx(2 / 4)
 
 
 OLD_CPU = {"OPENBLAS_CORETYPE": "Prescott", "NPY_DISABLE_CPU_FEATURES": "AVX2 FMA3"}

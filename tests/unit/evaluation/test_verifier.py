@@ -62,7 +62,7 @@ def test_a_long_response_loses_its_front_and_is_counted(tmp_path, prompts):
 
 def test_only_what_the_rules_reject_is_judged_and_only_a_accepts(tmp_path):
     texts = [r"\boxed{7}", r"\boxed{8}", "seven", "{response} %s", ""]
-    problem = AnsweredProblem(0, "What is {x}?", "7", texts, [3] * 5, [False] * 5, ["e"])
+    problem = AnsweredProblem(0, "What is {x}?", "7", texts, [3] * 5, [False] * 5, ["e"], "f")
     write_responses(tmp_path / "c", [problem])
     for reply, word in {"A": "accepted", "B": "rejected", "C": "invalid", "a": "invalid"}.items():
         by = partial(judge, build(tmp_path / reply, reply), SETTINGS)
@@ -135,7 +135,7 @@ def test_weights_and_wording_must_be_whole(tmp_path):
 def test_the_verifier_reads_the_bare_question(tmp_path):
     task = benchmark_definitions()["aime24"]
     answered = [[r"\boxed{8}"], [3], [False], ["e"]]
-    problems = [AnsweredProblem(i, "What?" + INSTRUCTION, "7", *answered) for i in range(30)]
+    problems = [AnsweredProblem(i, "What?" + INSTRUCTION, "7", *answered, "f") for i in range(30)]
     write_responses(tmp_path / "c", problems)
     asked: list[str] = []
 

@@ -18,7 +18,7 @@ from stapo.records.responses import AnsweredProblem
 from stapo.records.scores import METADATA_KEY, SCHEMA, ScoreRow
 from stapo.records.step import OF_VLLM, QUANTILES, StepRecord, as_line
 
-PROBLEM = AnsweredProblem(0, "q", "7", ["a", "b"], [1, 2], [False, True], ["e"])
+PROBLEM = AnsweredProblem(0, "q", "7", ["a", "b"], [1, 2], [False, True], ["e"], "f")
 ROW = ScoreRow(0, 0, "7", None, "no_box", False, 3, False, False, "not_asked", False, False)
 COLUMNS = (
     "problem: int32, sample: int32, gold: string, answer: string, verdict: string, correct: bool, "
@@ -30,8 +30,8 @@ LINE = {
     "entropy_quantiles": dict.fromkeys(map(str, QUANTILES), 0.5), "num_tokens": 10, "num_candidates": 2,
     "num_silenced": 1, "candidate_fraction": 0.2, "silenced_fraction": 0.1, "kept_fraction": 0.9,
     "response_length": 5.0, "truncated_fraction": 0.0,
-    "mask_scope": {"mini_batch": {"num_dropped": 1, "num_different": 0}}, "clip_low_fraction": 0.0,
-    "clip_high_fraction": 0.1, "loss": -0.5, "kl": 0.0, "rollout_mismatch": 0.01, "rollout_mismatch_max": 0.5,
+    "clip_low_fraction": 0.0, "clip_high_fraction": 0.1, "touched_fraction": 0.1, "touched_weight": 0.2,
+    "loss": -0.5, "kl": 0.0, "rollout_mismatch": 0.01, "rollout_mismatch_max": 0.5,
     "rollout_changed_fraction": 0.25, "gradient_norm": 1.5, "learning_rate": 1e-06,
     "seconds": {"rollout": 2.0, "update": 1.0},
 }  # fmt: skip
@@ -42,7 +42,7 @@ def test_published_files_have_these_fields(tmp_path):
     responses.write_responses(tmp_path / "r", [PROBLEM])
     assert (tmp_path / "r").read_text() == (
         '{"problem": 0, "question": "q", "gold": "7", "responses": ["a", "b"], "num_tokens": [1, 2], '
-        '"truncated": [false, true], "engines": ["e"]}\n'
+        '"truncated": [false, true], "engines": ["e"], "fingerprint": "f"}\n'
     )
     response = responses.StoredResponse(0, 1, 2**62, "e", "b", 2, True)
     responses.store(tmp_path / "chain", response)
@@ -54,7 +54,7 @@ def test_published_files_have_these_fields(tmp_path):
     assert ", ".join(f"{field.name}: {field.type}" for field in SCHEMA) == COLUMNS
 
 
-@pytest.mark.parametrize("without", [(), ("mask_scope",), OF_VLLM, ("mask_scope", *OF_VLLM)])
+@pytest.mark.parametrize("without", [(), OF_VLLM])
 def test_a_step_has_the_same_keys_in_the_same_order(without) -> None:
     line = {name: value for name, value in LINE.items() if name not in without}
     assert json.dumps(as_line(StepRecord(**line))) == json.dumps(line)

@@ -13,7 +13,6 @@ from stapo.repository import STUDIES
 from stapo.stages import jobs_of
 from stapo.study import (
     Checkpoint,
-    StudyError,
     TrainingRun,
     merge,
     parse_study,
@@ -35,15 +34,6 @@ def test_every_study_is_read_and_published(path):
     published = published_content(study)  # Without the place of files of its own.
     assert published_content(parse_study(published)) == published
     jsonschema.validate(load_yaml(path).content, study_schema())
-
-
-def test_a_retired_setting_is_accepted_with_the_value_that_every_result_has(raw_study):
-    plain = parse_study(raw_study)
-    raw_study["training"]["keep_checkpoints"] = 2
-    assert parse_study(raw_study) == plain
-    raw_study["training"]["keep_checkpoints"] = 3
-    with pytest.raises(StudyError, match=r"training\.keep_checkpoints: unknown key"):
-        parse_study(raw_study)
 
 
 def test_mappings_are_merged_and_everything_else_is_replaced(tmp_path):

@@ -16,10 +16,8 @@ from one_update import (
     LENGTHS,
     MEAN_REWARD,
     POSITIVE,
-    PROMPT,
     ROWS,
     TOKENS,
-    WIDTH,
     WITH_THRESHOLD,
     Update,
     assert_same_update,
@@ -36,7 +34,7 @@ from stapo.conformance.trainers import RankAccelerator
 from stapo.methods import METHODS, SELECTION_SPECS, Part
 from stapo.objective import SELECTIONS
 from stapo.training.loss import TokenTables, micro_batch_loss
-from stapo.training.minibatch import MiniBatch, micro_batches
+from stapo.training.minibatch import MiniBatch
 from stapo.training.ranks import Ranks
 from stapo.training.update import rollout_mismatch, update
 
@@ -142,31 +140,6 @@ def test_every_step_and_seed_draws_anew(base, monkeypatch) -> None:
         for trainer.state.global_step in range(4):
             Update(base, clipped("justrl", selection="drawing"), 0, "behaviour", seed=seed)
     assert len(given) == len(set(given)) == 16
-
-
-@pytest.mark.parametrize("name", WITH_THRESHOLD)
-def test_the_meter_compares_with_a_threshold_per_micro_batch(base, name: str) -> None:
-    trainer, batch, _ = base
-    method, budget = WITH_THRESHOLD[name], 2 * (PROMPT + WIDTH)
-    found = Update(base, method, step=0, statistics="behaviour", micro_batch_tokens=budget)
-    keep = kept(method, (batch["old_per_token_logps"], batch["old_entropies"]), batch)
-    apart: list[Any] = [None] * len(ROWS)
-    lengths = batch["prompt_mask"].sum(dim=1), torch.tensor(LENGTHS)
-    for rows in micro_batches(*lengths, torch.arange(len(ROWS)), budget, trainer.args.packed):
-        part = {key: value[rows] for key, value in batch.items()}
-        here = kept(method, (part["old_per_token_logps"], part["old_entropies"]), part)
-        for row, row_kept in zip(rows.tolist(), here, strict=True):
-            apart[row] = row_kept
-    tokens = oracle.positions(batch["completion_mask"].bool().tolist())
-    dropped = sum(not keep[b][t] for b, t in tokens)
-    record = found.record["mask_scope"]
-    assert record["mini_batch"] == {"num_dropped": dropped, "num_different": 0}
-    assert record["rank"] == record["mini_batch"]
-    assert record["micro_batch"] == {
-        "num_dropped": sum(not apart[b][t] for b, t in tokens),
-        "num_different": sum(apart[b][t] != keep[b][t] for b, t in tokens),
-    }
-    assert record["micro_batch"]["num_different"] > 0
 
 
 # Without a trainer
