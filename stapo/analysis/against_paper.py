@@ -3,6 +3,7 @@
 Its stated gains are claims: see `stapo.analysis.tables.verdicts`.
 """
 
+from dataclasses import astuple
 from typing import NamedTuple
 
 from stapo.analysis.comparison import MainTable
@@ -26,6 +27,7 @@ class Compared(NamedTuple):
     ours: Interval
     """With its 95 % interval; the paper states none."""
     paper: float
+    difference: Interval
     changed: str
     """The study's changes of the method; empty without changes."""
 
@@ -41,7 +43,8 @@ def compare(study: Study, table: MainTable) -> list[Compared]:
             if column in row.cells and (column != AVERAGE or has_papers_average(study)):
                 about = (reference["revision"], row.size, row.title, column)
                 own = changed(study, row.method)
-                found.append(Compared(*about, row.cells[column], value, own))
+                gap = Interval(*(end - value for end in astuple(row.cells[column])))
+                found.append(Compared(*about, row.cells[column], value, gap, own))
     return found
 
 

@@ -6,6 +6,7 @@ To add a column, add one entry to the list of its table; to add a number to the 
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
+from math import nan
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from stapo.analysis.artefacts import Artefacts, Cell, read_scores
 from stapo.analysis.comparison import Comparison, Headline, MainTable, TableRow, main_table
 from stapo.analysis.table import METHOD, SIZE, Column, markdown_grid, template, terminal_table
 from stapo.analysis.values import values_of
-from stapo.evaluation.statistics import AVERAGE
+from stapo.evaluation.statistics import AVERAGE, Difference
 from stapo.files import replace_file
 from stapo.records.scores import FAILURES
 from stapo.study import Study
@@ -43,6 +44,28 @@ def accuracy(table: MainTable) -> list[Column[TableRow]]:
     return [SIZE, METHOD, *(_accuracy(text, name) for name, text in headings.items())]
 
 
+def overview(table: MainTable) -> list[Column[TableRow]]:
+    """Return the columns of the main table: Avg and its differences come before the benchmarks."""
+    size, method, *benchmarks, average = accuracy(table)
+    gaps = [gap for target in table.headlines for gap in _gaps(table, target)]
+    return [size, method, average, *gaps, *benchmarks]
+
+
+def _gaps(table: MainTable, target: str) -> tuple[Column[TableRow], Column[TableRow]]:
+    """Return the columns of a target minus each row, and of the p-values."""
+    found = {(one.size, one.baseline): one for one in table.comparisons if one.target == target}
+    none = Comparison("", "", "", Difference(*[nan] * 6), nan)
+
+    def of(row: TableRow) -> Comparison:
+        return found.get((row.size, row.method), none)
+
+    heading = f"{table.titles[target]} minus it"
+    return (
+        Column(heading, lambda row: of(row).difference.times(100), "+.2f"),
+        Column("p (Holm)", lambda row: of(row).adjusted_p, ".4f"),
+    )
+
+
 RESPONSES: list[Column[TableRow]] = [
     SIZE,
     METHOD,
@@ -56,20 +79,14 @@ RESPONSES: list[Column[TableRow]] = [
 """Columns about the length and form of responses."""
 
 
-def _around(cell: Compared, minus: float, sign: str) -> str:
-    """Return ours minus a number, with its interval."""
-    value, low, high = (end - minus for end in (cell.ours.value, cell.ours.low, cell.ours.high))
-    return f"{value:{sign}.2f} [{low:{sign}.1f}, {high:{sign}.1f}]"
-
-
 AGAINST_PAPER: list[Column[Compared]] = [
     Column("Revision", lambda row: row.revision, text=True),
     SIZE,
     METHOD,
     Column("Benchmark", lambda cell: cell.what, text=True),
-    Column("Ours", lambda cell: _around(cell, 0, "")),
+    Column("Ours", lambda cell: cell.ours),
     Column("Paper", lambda cell: cell.paper, ".2f"),
-    Column("Difference", lambda cell: _around(cell, cell.paper, "+")),
+    Column("Difference", lambda cell: cell.difference, "+.2f"),
     Column("Changed in the method", lambda row: row.changed, text=True),
 ]
 
@@ -88,9 +105,10 @@ def _headline_text(table: MainTable, target: str, found: Headline | None) -> str
         f"{size} {gain:+.2f} % over {table.titles[found.baselines[size]]}"
         for size, gain in found.gains.items()
     )
+    over = "the strongest baseline's" + ", mean over sizes" * (len(found.gains) > 1)
     return (
-        f"Relative gain of {title}'s Avg over the strongest baseline's, mean over sizes: "
-        f"{bounds.value:+.2f} % [{bounds.low:+.2f}, {bounds.high:+.2f}] ({sizes})."
+        f"Relative gain of {title}'s Avg over {over}: {bounds.value:+.2f} % ({sizes}); "
+        f"cross-fitted {found.cross_fitted:+.2f} % [{bounds.low:+.2f}, {bounds.high:+.2f}]."
     )
 
 
@@ -151,7 +169,7 @@ def show_study(study: Study, root: Path = Path()) -> None:
     console, tables = Console(), tables_of(study, root)
     for table in tables:
         print_table(table, console)
-    for note in _notes(tables):
+    for note in notes_of(tables):
         console.print(Text(visible(note)), style="dim")
     console.print()
     for what, path in paths.results_of(study).items():
@@ -162,10 +180,10 @@ def show_study(study: Study, root: Path = Path()) -> None:
 def show_document(study: Study, root: Path = Path()) -> dict[str, Any]:
     """Return the document of `stapo show --json`: the rows of values.csv, and the paths."""
     values = values_of(Artefacts(study, root))
-    notes = _notes(tables_of(study, root))
+    notes = notes_of(tables_of(study, root))
     return {"study": study.name, "values": values, "notes": notes, **paths.results_of(study)}
 
 
-def _notes(tables: Iterable[MainTable]) -> list[str]:
+def notes_of(tables: Iterable[MainTable]) -> list[str]:
     """Return the notes of some tables, each once."""
     return [*dict.fromkeys(note for table in tables for note in table.notes)]

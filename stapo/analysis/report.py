@@ -34,20 +34,10 @@ SECTIONS = {
     "cost": "Cost and provenance",
 }
 """Anchor of a section -> its heading, in the order of the page."""
-ELSEWHERE = ("verdicts", "hyperparameters")
-"""Tables of evidence that other sections show."""
-OF_VERDICTS = ("Claim", "Verdict", "Measured", "Reason, and what it rests on", "Size", "Revision")
-"""Columns of the table of verdicts that fit on the page; the others are in its files."""
-MANY_ROWS = 24
-"""Longer tables of evidence are folded."""
-COSTS = {
-    "seconds": ("Wall time [h]", 1 / 3600),
-    "gpu_seconds": ("GPU-hours", 1 / 3600),
-    "joules": ("Energy of the GPUs [kWh]", 1 / 3_600_000),
-}
-"""Field of the record of a training -> heading and unit of its column."""
 MADE = ("commit", "dirty", "processor", "gpus")
 """What is shown of the environment of a training; its `provenance.json` has all."""
+LEADING = ("pareto", "entropy", "reward")
+"""Figures that stand beside the main table."""
 
 
 def write_report(study: Study, root: Path = Path()) -> Path:
@@ -63,55 +53,38 @@ def render_report(study: Study, root: Path = Path()) -> str:
     """Return the page; equal results give equal bytes."""
     artefacts = Artefacts(study, root)
     scripts = [vega(), script("report.js")]
+    scores = {name: artefacts.scores(name) for name in study.run.decodings}
+    tables = [main_table(study, name, one) for name, one in scores.items()]
+    against_paper = [compare(study, table) for table in tables]
+    figures = [_figure(artefacts, name) for name in figure_names(study)]
     grids = {
         name: (TABLES[name].title, evidence_table(artefacts, name)) for name in table_names(study)
     }
-    evidence = {name: one for name, one in grids.items() if name not in ELSEWHERE}
-    numbers = _numbers(artefacts)
-    empty = {
-        "verdicts": "verdicts" not in grids,
-        "paper": not any(numbers["against_paper"]),
-        "evidence": not evidence,
+    evidence = {n: one for n, one in grids.items() if n != "verdicts" and one[1].rows}
+    shown = {
+        "verdicts": "verdicts" in grids,
+        "paper": any(against_paper),
+        "figures": {one["name"] for one in figures} - {*LEADING},
+        "evidence": evidence,
     }
     return template("report.html.j2").render(
         study=study,
-        sections={anchor: title for anchor, title in SECTIONS.items() if not empty.get(anchor)},
+        sections={anchor: title for anchor, title in SECTIONS.items() if shown.get(anchor, True)},
         style=script("report.css"),
         policy=policy(scripts),
         scripts=scripts,
         decodings={name: study.decodings[name].title for name in study.run.decodings},
-        figures=[_figure(artefacts, name) for name in figure_names(study)],
+        tables=tables,
+        against_paper=against_paper,
+        figures=figures,
+        leading=LEADING,
         grids=grids,
         evidence=evidence,
-        many_rows=MANY_ROWS,
-        of_verdicts=OF_VERDICTS,
         columns=main_tables,
-        **numbers,
+        costs=costs(artefacts),
+        made_by=jobs_of(study).one("report", "").fingerprint,
+        provenance=json.dumps(next(iter(scores.values())).provenance, indent=1, sort_keys=True),
     )
-
-
-def _numbers(artefacts: Artefacts) -> dict[str, Any]:
-    """Return tables, setting, cost and provenance."""
-    study = artefacts.study
-    places = artefacts.of_runs(
-        lambda run: artefacts.root / paths.RUN_PROVENANCE.format(study=study.name, **run.wildcards)
-    )
-    found = {run: read_json(path) if path.exists() else {} for run, path in places.items()}
-    scores = {name: artefacts.scores(name) for name in study.run.decodings}
-    tables = [main_table(study, name, one) for name, one in scores.items()]
-    environments = [record.get("environment", {}) for record in found.values()]
-    made = {json.dumps({k: e.get(k) for k in MADE}, sort_keys=True) for e in environments}
-    about = {
-        "trainings": [json.loads(one) for one in sorted(made)],
-        "scores": next(iter(scores.values())).provenance,
-    }
-    return {
-        "tables": tables,
-        "against_paper": [compare(study, table) for table in tables],
-        "costs": costs(study, found),
-        "made_by": jobs_of(study).one("report", "").fingerprint,
-        "provenance": json.dumps(about, indent=1, sort_keys=True),
-    }
 
 
 def _figure(artefacts: Artefacts, name: str) -> dict[str, Any]:
@@ -122,27 +95,39 @@ def _figure(artefacts: Artefacts, name: str) -> dict[str, Any]:
         "title": FIGURES[name].title,
         "caption": found.get("description", ""),
         "data": json_block(found),
+        "panels": len(found.get("concat", [])),
         # Relative to the page.
         "files": {suffix: f"figures/{name}.{suffix}" for suffix in paths.FIGURE_SUFFIXES},
     }
 
 
-def costs(study: Study, found: dict[TrainingRun, dict[str, Any]]) -> Table:
-    """Return the table of what each training cost, by its record."""
+def costs(artefacts: Artefacts) -> Table:
+    """Return the table of what made each training and what it cost, by its record."""
+    study = artefacts.study
 
-    def column(field: str, heading: str, unit: float) -> Column[TrainingRun]:
-        def value(run: TrainingRun) -> float:
-            known = found[run].get(field)
-            return nan if known is None else unit * known
+    def record(run: TrainingRun) -> dict[str, Any]:
+        path = artefacts.root / paths.RUN_PROVENANCE.format(study=study.name, **run.wildcards)
+        return read_json(path) if path.exists() else {}
 
-        return Column(heading, value, ",.2f")
+    found = artefacts.of_runs(record)
+
+    def cost(heading: str, field: str, unit: float) -> Column[TrainingRun]:
+        # Without a GPU, there is no number of its hours.
+        return Column(heading, lambda run: (found[run].get(field) or nan) / unit, ",.2f")
+
+    def made_by(run: TrainingRun) -> str:
+        environment = found[run].get("environment", {})
+        return "; ".join(f"{key} {environment[key]}" for key in MADE if environment.get(key))
 
     return Table(
         columns=[
             SIZE,
             Column("Method", lambda run: study.title(run.method), text=True),
             Column("Seed", lambda run: run.seed),
-            *(column(field, *of) for field, of in COSTS.items()),
+            cost("Wall time [h]", "seconds", 3600),
+            cost("GPU-hours", "gpu_seconds", 3600),
+            cost("Energy of the GPUs [kWh]", "joules", 3_600_000),
+            Column("Made by", made_by, text=True),
         ],
         rows=[*found],
         caption="What each training cost. Time and energy of the evaluations are not recorded.",

@@ -123,6 +123,24 @@ def test_groups_can_be_hidden(opened):
     expect_colours("entropy", charts.COLOURS[:3])
 
 
+def test_links_lead_into_folds_and_wide_tables_say_so(opened):
+    page = opened(390)
+    table = page.locator("#table-endpoints")
+    expect(table).to_be_hidden()
+    page.evaluate("location.hash = 'table-endpoints'")
+    expect(table).to_be_visible()
+    page.locator("#table-endpoints a[href='#table-endpoints']").press("Enter")
+    wide = page.locator("#main-t1\\.0-p1\\.0")
+    page.wait_for_function("(one) => one.matches('.too-wide')", arg=wide.element_handle())
+    name = wide.locator("tbody th").first
+    before = name.bounding_box()["x"]
+    wide.evaluate("(one) => { one.scrollLeft = 400; }")
+    assert name.bounding_box()["x"] <= before
+    expect(name).to_be_in_viewport()
+    links = page.locator("a[href^='#']").evaluate_all("(all) => all.map((one) => one.hash.slice(1))")
+    assert all(page.evaluate("(id) => document.getElementById(id) !== null", id) for id in links)
+
+
 def test_texts_of_models_are_inert(opened):
     page = opened()
     show_all(page)

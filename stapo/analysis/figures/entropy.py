@@ -6,10 +6,5 @@ from stapo.analysis.curves import over_steps
 from stapo.exhibits import Exhibit
 
 EXHIBIT = Exhibit(order=10, title="Policy entropy")
-make = partial(
-    over_steps,
-    name="entropy",
-    title=EXHIBIT.title,
-    label="policy entropy [nats per token]",
-    log=True,
-)
+LABEL = "policy entropy [nats per token]"
+make = partial(over_steps, name="entropy", title=EXHIBIT.title, label=LABEL, log=True)

@@ -15,7 +15,7 @@ EXHIBIT = Exhibit(order=40, title="Accuracy and stability")
 
 
 def make(artefacts: Artefacts) -> Any:
-    """Return accuracy against entropy stability: a panel per decoding and size, a point per training."""
+    """Return accuracy against entropy stability: a panel per size, a point per training."""
     study, benchmarks = artefacts.study, shown_benchmarks(artefacts.study)
     group = charts.colours(artefacts.titles())
     x = charts.x_axis("spread of the entropy [%], less is more stable", low=0)
@@ -25,20 +25,18 @@ def make(artefacts: Artefacts) -> Any:
         for size, method in product(study.run.sizes, study.run.methods)
         for seed, one in zip(study.run.seeds, entropies(artefacts, size, method), strict=True)
     }
-    for decoding in study.run.decodings:
-        accuracy = of_trainings(artefacts, decoding, benchmarks)
-        for size in study.run.sizes:
-            rows = [
-                {"group": study.title(run.method), "seed": run.seed, "x": spread[run]}
-                | charts.interval(found)
-                for run, found in accuracy.items()
-                if run.size == size
-            ]
-            layers = charts.points(rows, x, y, group, size=50)
-            panels.append(charts.panel(layers, f"{size}, {study.decodings[decoding].title}"))
+    accuracy = of_trainings(artefacts, study.run.decodings[0], benchmarks)
+    for size in study.run.sizes:
+        rows = [
+            {"group": study.title(run.method), "seed": run.seed, "x": spread[run]}
+            | charts.interval(found)
+            for run, found in accuracy.items()
+            if run.size == size
+        ]
+        panels.append(charts.panel(charts.points(rows, x, y, group, size=50), size))
     caption = (
-        "Accuracy of every training, with 95 % intervals over problems, against the stability of its "
-        f"entropy: standard deviation / mean of the {smoothing(study.training.steps)}, without the first "
-        f"{warm_up_steps(study)} (docs/stability.md). Further up and further left is better."
+        "Accuracy of each training under the first decoding, with 95 % intervals over problems, against the "
+        f"stability of its entropy: standard deviation / mean of the {smoothing(study.training.steps)}, "
+        f"without the first {warm_up_steps(study)} (docs/stability.md). Up and left is better."
     )
-    return charts.grid(panels, caption, columns=len(study.run.sizes), share_y=True)
+    return charts.grid(panels, caption, share_y=True)

@@ -6,9 +6,5 @@ from stapo.analysis.curves import over_steps
 from stapo.exhibits import Exhibit
 
 EXHIBIT = Exhibit(order=170, title="Mismatch of vLLM and trainer", needs="vllm")
-make = partial(
-    over_steps,
-    name="rollout_mismatch",
-    title=EXHIBIT.title,
-    label="mean |log p(vLLM) - log p(trainer)| [nats per token]",
-)
+LABEL = "mean |log p(vLLM) - log p(trainer)| [nats per token]"
+make = partial(over_steps, name="rollout_mismatch", title=EXHIBIT.title, label=LABEL)

@@ -1,4 +1,4 @@
-// The report's page: its figures.
+// The report's page: its figures, folds and wide tables.
 // Texts come from models and are not trusted: they only ever become text nodes, never HTML.
 "use strict";
 (() => {
@@ -9,7 +9,7 @@
   };
   const data = (id) => JSON.parse(document.getElementById(id).textContent);
 
-  const MOST_CHARACTERS = 20_000, NARROWEST = 300, WIDEST = 460;
+  const MOST_CHARACTERS = 20_000, NARROWEST = 300, WIDEST = 460, LOW = 160;
   // The interpreter of expressions needs no `eval`, which the page's policy forbids.
   const options = { mode: "vega-lite", renderer: "svg", actions: false, ast: true };
 
@@ -29,8 +29,8 @@
     return found;
   }
 
-  const sized = (spec, columns, width) =>
-    (spec.concat ? { ...spec, columns, concat: spec.concat.map((part) => ({ ...part, width })) } : spec);
+  const sized = (spec, columns, size) =>
+    (spec.concat ? { ...spec, columns, concat: spec.concat.map((part) => ({ ...part, ...size })) } : spec);
 
   // A figure in words, made when it is asked for.
   function values(datasets) {
@@ -65,16 +65,20 @@
       keys.append(element("li", {}, button));
     });
     if (keys.childElementCount > 1) box.append(keys);
-    box.append(plot, values(original.datasets ?? {}));
+    box.append(plot);
+    (box.parentElement.querySelector("figcaption details") ?? box).append(values(original.datasets ?? {}));
 
     return async () => {
       const room = plot.clientWidth;
-      const columns = Math.max(1, Math.min(spec.columns ?? 1, Math.floor(room / NARROWEST)));
-      let width = Math.min(WIDEST, room / columns - 70);
+      // Panels that are one below the other may stand beside each other.
+      const most = spec.columns > 1 ? spec.columns : spec.concat?.length ?? 1;
+      const columns = Math.max(1, Math.min(most, Math.floor(room / NARROWEST)));
+      const height = box.closest(".leading") ? { height: LOW } : {};
+      let width = Math.max(120, Math.min(WIDEST, room / columns - 70));
       // The width of the labels is known when they are drawn.
       for (let attempt = 0; attempt < 2; attempt += 1) {
         view?.finalize();
-        ({ view } = await vegaEmbed(plot, sized(spec, columns, width), options));
+        ({ view } = await vegaEmbed(plot, sized(spec, columns, { width, ...height }), options));
         const excess = plot.querySelector("svg").getBoundingClientRect().width - room;
         if (excess <= 0) break;
         width = Math.max(120, width - excess / columns - 1);
@@ -112,5 +116,19 @@
     addEventListener("beforeprint", () => drawing.forEach((_, box) => drawn.has(box) || show(box)));
   }
 
+  // What a link leads to may be folded.
+  function unfold(hash) {
+    let one = document.getElementById(decodeURIComponent(hash.slice(1)));
+    while ((one = one?.parentElement.closest("details"))) one.open = true;
+  }
+
+  // Not at once: the words change the height of what is observed.
+  const watcher = new ResizeObserver((entries) => requestAnimationFrame(() => entries.forEach(({ target }) => {
+    target.classList.toggle("too-wide", target.scrollWidth > target.clientWidth);
+  })));
+  document.querySelectorAll(".scroll").forEach((one) => watcher.observe(one));
+  document.addEventListener("click", ({ target }) => unfold(target.closest("a[href^='#']")?.hash ?? ""));
+  addEventListener("hashchange", () => unfold(location.hash));
+  unfold(location.hash);
   makeFigures();
 })();

@@ -39,8 +39,8 @@ def test_ours_stands_beside_the_papers_cell_of_its_revision(raw_study, tmp_path,
     own = next(row for row in table.rows if row.method == "stapo-v2").cells["aime24"]
     assert (cells[title, "aime24"].ours, cells[title, "aime24"].paper) == (own, 16.04)
     text = render(table, against)
-    assert f"| v1 to v3 | 1.7B | {title} | aime24 | {own.value:.2f} [" in text
-    assert f" | 16.04 | {own.value - 16.04:+.2f} [" in text
+    assert f"| v1 to v3 | 1.7B | {title} | aime24 | {own.value:.2f}<br>[" in text
+    assert f" | 16.04 | {own.value - 16.04:+.2f}<br>[" in text
 
 
 # Hyperparameters

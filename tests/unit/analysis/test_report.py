@@ -55,7 +55,9 @@ def test_the_page_is_complete_self_contained_and_safe(study, finished):
     assert "does not train" not in before
     assert "does not train" in folded
     # Nothing is fetched, nothing of a token or a title is markup.
-    assert not re.search(r"<\w[^>]*\s(src|href)=[\"'](?!data:|#|figures/)", shown)
+    assert not re.search(
+        r"<\w[^>]*\s(src|href)=[\"'](?!data:|#|figures/|tables/|provenance)", shown
+    )
     assert "<script>alert" not in shown
     assert "&lt;script&gt;alert(1)" in shown
     assert "G_R&amp;P|O &lt;b&gt;" in page
