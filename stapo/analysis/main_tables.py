@@ -135,11 +135,15 @@ def write_tables(study: Study, decoding: str, root: Path = Path()) -> Path:
 
 
 def print_table(table: MainTable, console: Console) -> None:
-    """Print the main table, with headlines and differences below it."""
+    """Print the main table, without the benchmarks that do not fit, with headlines and differences below."""
     sizes = [[*rows] for _, rows in groupby(table.rows, lambda row: row.size)]
     title = Text(f"{table.study.name}, {table.study.decodings[table.decoding].title}, in %")
-    console.print(terminal_table(accuracy(table), sizes, title), crop=False)
-    lines = headline_texts(table) + [
+    columns, left_out, width = accuracy(table), list[str](), max(console.width, 40)
+    while console.measure(grid := terminal_table(columns, sizes, title)).minimum > width:
+        left_out.insert(0, columns.pop(-2).heading)
+    console.print(grid, crop=False)
+    lines = [f"not shown, the terminal is too narrow: {', '.join(left_out)}"] * bool(left_out)
+    lines += headline_texts(table) + [
         f"  {comparison_text(table, one)}" for one in table.comparisons
     ]
     for line in lines:
