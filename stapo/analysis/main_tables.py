@@ -138,14 +138,15 @@ def print_table(table: MainTable, console: Console) -> None:
     """Print the main table, without the benchmarks that do not fit, with headlines and differences below."""
     sizes = [[*rows] for _, rows in groupby(table.rows, lambda row: row.size)]
     title = Text(f"{table.study.name}, {table.study.decodings[table.decoding].title}, in %")
-    columns, left_out, width = accuracy(table), list[str](), max(console.width, 40)
-    while console.measure(grid := terminal_table(columns, sizes, title)).minimum > width:
+    columns, left_out = accuracy(table), list[str]()
+    grid = terminal_table(columns, sizes, title)
+    while len(columns) > 3 and (grid.width or 0) > console.width:
         left_out.insert(0, columns.pop(-2).heading)
+        grid = terminal_table(columns, sizes, title)
     console.print(grid, crop=False)
     lines = [f"not shown, the terminal is too narrow: {', '.join(left_out)}"] * bool(left_out)
-    lines += headline_texts(table) + [
-        f"  {comparison_text(table, one)}" for one in table.comparisons
-    ]
+    lines += headline_texts(table)
+    lines += [f"  {comparison_text(table, one)}" for one in table.comparisons]
     for line in lines:
         console.print(Text(visible(line)))
 

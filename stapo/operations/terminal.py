@@ -9,7 +9,7 @@ import re
 import shlex
 import sys
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -41,7 +41,7 @@ class Terminal(logging.Handler):
     def __init__(self, own: logging.Handler, study: Study, on: tuple[str, int], dry: bool) -> None:
         super().__init__()
         self.own, self.study, self.on, self.dry, self.begun = own, study, on, dry, 0.0
-        self.planned: dict[str, float] = {}  # Mean seconds of a job by stage.
+        self.planned = defaultdict[str, float](float)  # Mean seconds of a job by stage.
         self.left: Counter[str] = Counter()  # Jobs by rule that have not ended.
         self.jobs: dict[int, tuple[str, str, str, float]] = {}  # Rule, name, reason, start.
         self.took: dict[str, list[float]] = {}  # Seconds of the jobs that have ended, by rule.
@@ -100,8 +100,7 @@ class Terminal(logging.Handler):
         """Return about how long the rest takes: by this run's own times, before them by `stapo plan`."""
         seconds, busy = 0.0, sum(map(sum, self.took.values()))
         for rule, count in self.left.items():
-            planned = self.planned.get(rule.partition("_")[0], 0.0)
-            seconds += count * mean(self.took.get(rule, [planned]))
+            seconds += count * mean(self.took.get(rule) or [self.planned[rule.partition("_")[0]]])
         seconds /= max(busy / (time.monotonic() - self.begun), 1.0)
         return f"; about {span(seconds)} left" if seconds else ""
 
@@ -109,7 +108,7 @@ class Terminal(logging.Handler):
         lines = ["stage        jobs  each about  why"]
         for stage in stages():
             if why := [job[2] for job in self.jobs.values() if job[1].split()[0] == stage]:
-                seconds, reasons = self.planned.get(stage, 0.0), ", ".join(dict.fromkeys(why))
+                seconds, reasons = self.planned[stage], ", ".join(dict.fromkeys(why))
                 lines.append(f"{stage:11} {len(why):5}  {span(seconds):>10}  {reasons}")
         lines.append("times: stapo plan on {1} x {0}; Snakemake's own output: -p".format(*self.on))
         tell([*lines, f"start: {command(without=('-n', '--dry-run', '--dryrun'))}"])
