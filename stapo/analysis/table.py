@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import isfinite, nan
 from pathlib import Path
+from textwrap import fill
 from typing import Any, Generic, TypeVar
 
 import jinja2
@@ -187,10 +188,10 @@ def terminal_table(
 
     It is as wide as its content: print it with `crop=False`. Groups of rows are separated from each other.
     """
-    table = RichTable(title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table = RichTable(title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
     for column in found:
-        heading = column.heading if column.text else column.heading.replace(" ", "\n")
-        table.add_column(Text(heading), justify="left" if column.text else "right", no_wrap=True)
+        heading = Text(fill(column.heading, 7, break_long_words=False))
+        table.add_column(heading, justify="left" if column.text else "right", no_wrap=True)
     for rows in groups:
         for row in rows:
             table.add_row(*(_text(column, row) for column in found))

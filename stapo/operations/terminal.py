@@ -30,7 +30,6 @@ NO_STUDY = (
     "your own: docs/extend.md; before a long run: stapo check STUDY, stapo plan STUDY",
 )
 JOB = re.compile(r" -m stapo run (\w+) (\S*) --study ")
-LONG = ("base", "train", "intervene")
 NO_JOB = re.compile("(total|all)$|method_")
 REPEATED = re.compile("CalledProcessError|^Exiting because|At least one job did not complete")
 
@@ -76,7 +75,7 @@ class Terminal(logging.Handler):
         if named := JOB.search(record.shellcmd or ""):
             name, reason = " ".join(named.groups()).rstrip(), record.reason.partition(":")[0]
             self.jobs[record.jobid] = record.rule_name, name, reason.lower(), time.monotonic()
-            if not self.dry and (named[1] in LONG or sys.stderr.isatty()):
+            if not self.dry and (sys.stderr.isatty() or named[1] in ("base", "train", "intervene")):
                 self._say(f"started {name}")
 
     def _job_finished(self, record: Any) -> None:
