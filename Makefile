@@ -32,7 +32,7 @@ setup-gpu: ## the same, with vLLM for GPUs
 	@echo "next: make gpu (measures this GPU), or: source .venv/bin/activate && stapo plan workflows/studies/single-gpu.yaml"
 
 smoke: setup ## run the whole pipeline with a tiny model on the CPU
-	$(RUN) snakemake --workflow-profile workflows/profiles/smoke --quiet rules
+	$(RUN) snakemake --workflow-profile workflows/profiles/smoke
 	$(RUN) stapo show workflows/studies/smoke.yaml
 
 test: setup lint site ## run lint, type checks, the site, the fast tests, and one reduced pipeline with a rerun and verify

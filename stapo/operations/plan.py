@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.text import Text
 
 from stapo.models.shapes import Shape, shape_of
-from stapo.operations.status import span, table_of
+from stapo.operations.status import lines_of, progress, span, table_of
 from stapo.records.arms import MOMENT_ROLLOUTS
 from stapo.stages import Job, jobs_of
 from stapo.study import Study, StudyError
@@ -250,4 +250,5 @@ def print_plan(study: Study, gpu: str, gpus: int, console: Console) -> None:
         numbers = f"{cost['gpu_hours']:,.2f}", f"{cost['disk'] / 1e9:.3g}"
         table.add_row(stage, size, str(cost["jobs"]), mean, *numbers)
     console.print(table)
-    console.print(Text(ESTIMATED), style="dim", soft_wrap=True)
+    for line in (*lines_of("waiting", progress(study)), ESTIMATED):
+        console.print(Text(line), style="dim", soft_wrap=True)
