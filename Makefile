@@ -32,7 +32,7 @@ setup-gpu: ## the same, with vLLM for GPUs
 	@echo "next: make gpu (measures this GPU), or: source .venv/bin/activate && stapo plan workflows/studies/single-gpu.yaml"
 
 smoke: setup ## run the whole pipeline with a tiny model on the CPU
-	$(RUN) snakemake --workflow-profile workflows/profiles/smoke --quiet rules
+	$(RUN) snakemake --workflow-profile workflows/profiles/smoke
 	$(RUN) stapo show workflows/studies/smoke.yaml
 
 test: setup lint site ## run lint, type checks, the site, the fast tests, and one reduced pipeline with a rerun and verify
@@ -72,6 +72,7 @@ lint: setup ## run ruff, snakefmt and mypy
 
 site: setup ## build the documentation as a site in site/; a link that leads nowhere is an error
 	NO_MKDOCS_2_WARNING=1 $(RUN) mkdocs build --strict --quiet
+	@$(if $(filter site,$(MAKECMDGOALS)),echo "next: python -m http.server --directory site (search needs a server; all else opens from the files)")
 
 lock: ## update the lock files from pyproject.toml
 	requirements/lock.sh

@@ -21,7 +21,7 @@ from snakemake.utils import min_version
 sys.path.sort(key=lambda path: path == workflow.basedir)
 
 from stapo import locks, paths, stages
-from stapo.operations import status
+from stapo.operations import terminal
 from stapo.study.checks import slug
 from stapo.study.loader import shown_path
 from stapo.study.reading import VARIABLE, read_resolved, resolved_path, write_resolved
@@ -45,7 +45,7 @@ try:
         # whatever the files say by now.
         STUDY = read_resolved(Path(os.environ[VARIABLE]))
 except StudyError as error:
-    status.tell(error.errors if config else status.NO_STUDY)
+    terminal.tell(error.errors if config else terminal.NO_STUDY)
     sys.exit(2)
 
 RUN = STUDY.run
@@ -85,6 +85,29 @@ include: "workflows/rules/evaluate.smk"
 include: "workflows/rules/analyse.smk"
 
 
+# What the terminal shows. Snakemake's own output and that of the jobs: -p or --verbose.
+OUTPUT = workflow.output_settings
+if workflow.is_main_process and not (
+    OUTPUT.verbose
+    or OUTPUT.printshellcmds
+    or OUTPUT.debug_dag
+    or {"ALL", "PROGRESS"} & {one.name for one in OUTPUT.quiet or ()}
+):
+    ON = ("h200", int(in_profile("gpu", "train", 8)))
+    for own in [one for one in logger.handlers if one.name == "DefaultStreamHandler"]:
+        logger.removeHandler(own)
+        logger.addHandler(
+            terminal.Terminal(
+                own,
+                STUDY,
+                ON if STUDY.gpus_of("train") else ("cpu", 1),
+                dry=OUTPUT.dryrun,
+            )
+        )
+    # The jobs' output goes to their logs alone. Snakemake would take another command for a change of the rule.
+    shell.prefix("set -euo pipefail; exec >/dev/null; ")
+
+
 # Seconds each, or downloads: on a cluster they run where Snakemake does.
 localrules:
     all,
@@ -103,19 +126,19 @@ onstart:
     try:
         locks.claim_study(STUDY.name)
     except locks.BusyError as error:
-        status.tell([error])
+        terminal.tell([error])
         sys.exit(2)
     # Before this version of the study is written: reasons compare with the earlier ones.
-    status.tell(status.first_lines(STUDY, STUDY_NAMED))
+    terminal.tell(terminal.first_lines(STUDY, STUDY_NAMED, os.path.relpath(log[0])))
     write_resolved(STUDY)
 
 
 onsuccess:
-    status.tell(status.last_lines(STUDY, STUDY_NAMED, succeeded=True))
+    terminal.tell_end(STUDY, STUDY_NAMED, succeeded=True)
 
 
 onerror:
-    status.tell(status.last_lines(STUDY, STUDY_NAMED, succeeded=False))
+    terminal.tell_end(STUDY, STUDY_NAMED, succeeded=False)
 
 
 # Must stand here: a rule of an included file cannot be the default target.

@@ -1,4 +1,4 @@
-"""Progress of long stages with rate and time left; in a log, a state every ten seconds."""
+"""Progress of long stages with rate and time left; in a log, a state every minute."""
 
 import sys
 from collections.abc import Iterable
@@ -30,5 +30,5 @@ def bar(
         initial: units that were done before, which count for no rate.
         over: iterated by the bar, if given.
     """
-    seconds = 0.2 if sys.stderr.isatty() else 10.0
+    seconds = 0.2 if sys.stderr.isatty() else 60.0
     return tqdm(over, title, total, initial=initial, unit=unit, mininterval=seconds)

@@ -153,13 +153,18 @@ def write_tables(study: Study, decoding: str, root: Path = Path()) -> Path:
 
 
 def print_table(table: MainTable, console: Console) -> None:
-    """Print the main table, with headlines and differences below it."""
+    """Print the main table, without the benchmarks that do not fit, with headlines and differences below."""
     sizes = [[*rows] for _, rows in groupby(table.rows, lambda row: row.size)]
     title = Text(f"{table.study.name}, {table.study.decodings[table.decoding].title}, in %")
-    console.print(terminal_table(accuracy(table), sizes, title), crop=False)
-    lines = headline_texts(table) + [
-        f"  {comparison_text(table, one)}" for one in table.comparisons
-    ]
+    columns, left_out = accuracy(table), list[str]()
+    grid = terminal_table(columns, sizes, title)
+    while len(columns) > 3 and (grid.width or 0) > console.width:
+        left_out.insert(0, columns.pop(-2).heading)
+        grid = terminal_table(columns, sizes, title)
+    console.print(grid, crop=False)
+    lines = [f"not shown, the terminal is too narrow: {', '.join(left_out)}"] * bool(left_out)
+    lines += headline_texts(table)
+    lines += [f"  {comparison_text(table, one)}" for one in table.comparisons]
     for line in lines:
         console.print(Text(visible(line)))
 

@@ -7,11 +7,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import isfinite, nan
 from pathlib import Path
-from typing import Any, Generic, Literal, TypeVar
+from textwrap import fill
+from typing import Any, Generic, TypeVar
 
 import jinja2
 from markupsafe import Markup
 from rich.box import SIMPLE_HEAD
+from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
@@ -25,8 +27,6 @@ DIGITS = ".8g"
 FORMULA = re.compile(r"[=+@\t\r-]")
 NUMBERS = re.compile(r"[-+=@\d.,e%\[\] ]*")
 """A text of signs and digits alone, such as a number with its interval, is no harmful formula."""
-NARROW = 10
-"""Characters of a column of text in the terminal, at least."""
 UNMEASURED = "\u2013"
 """What stands for a number that was not measured."""
 
@@ -186,17 +186,17 @@ def terminal_table(
 ) -> RichTable:
     """Return a table for the terminal, whose text is not interpreted as markup.
 
-    Numbers are never cut: print it with `crop=False`. Groups of rows are separated from each other.
+    It is as wide as its content: print it with `crop=False`. Groups of rows are separated from each other.
     """
-    table = RichTable(title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table = RichTable(title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
     for column in found:
-        justify: Literal["left", "right"] = "left" if column.text else "right"
-        widest = NARROW if column.text else len("100.00")
-        table.add_column(Text(column.heading), justify=justify, overflow="fold", min_width=widest)
+        heading = Text(fill(column.heading, 7, break_long_words=False))
+        table.add_column(heading, justify="left" if column.text else "right", no_wrap=True)
     for rows in groups:
         for row in rows:
             table.add_row(*(_text(column, row) for column in found))
         table.add_section()
+    table.width = Console(width=10**4).measure(table).maximum
     return table
 
 

@@ -127,16 +127,31 @@ def plan(
     study: StudyFile,
     gpu: Annotated[str, typer.Option(help="Such as h100, or cpu for tiny models")] = "h200",
     gpus: Annotated[int, typer.Option(min=1, help="Of one training")] = 8,
+    dollars: Annotated[float, typer.Option(min=0, help="Price of an hour of one GPU")] = 0.0,
     as_json: JsonOption = False,
 ) -> None:
     """Estimate the costs of a study: jobs, hours, GPU-hours, disk.
 
-    Example: stapo plan workflows/studies/paper.yaml --gpu h100 --gpus 8
+    Example: stapo plan workflows/studies/paper.yaml --gpu h100 --gpus 8 --dollars 3
     """
     from stapo.operations.plan import plan_document, print_plan
 
     asked = study_of(study), gpu, 1 if gpu == "cpu" else gpus
-    tell(as_json, lambda: plan_document(*asked), lambda: print_plan(*asked, console()))
+    tell(as_json, lambda: plan_document(*asked), lambda: print_plan(*asked, console(), dollars))
+
+
+@app.command()
+def preview(
+    selection: Annotated[str, typer.Argument(help="Token selection of your own: FILE.py:function")],
+    study: StudyFile,
+) -> None:
+    """Show which recorded tokens of a finished study a token selection would drop, before training.
+
+    Example: stapo preview mine.py:rare workflows/studies/smoke.yaml
+    """
+    from stapo.operations.preview import preview as shown
+
+    shown(selection, study_of(study), console())
 
 
 @app.command()

@@ -19,13 +19,20 @@ def load_tokenizer(path: Path | str, **settings: Any) -> Any:
     """Return the tokenizer of a checkpoint; `settings` are arguments of `from_pretrained`.
 
     Raises:
-        StudyError: the directory does not exist or has no tokenizer, or the tokenizer needs its own code.
+        StudyError: the directory does not exist or has no tokenizer, the tokenizer needs its own code, or its
+            chat template fails.
     """
     if Path(path).is_dir() and not any((Path(path) / name).exists() for name in TOKENIZER):
         raise StudyError([f"{path}: no {TOKENIZER[0]}; give the directory of a whole checkpoint"])
-    return _local(
+    found = _local(
         path, lambda: AutoTokenizer.from_pretrained(path, trust_remote_code=False, **settings)
     )
+    try:
+        found.apply_chat_template([{"role": "user", "content": "1"}], tokenize=False)
+    except Exception as error:  # A template may raise anything.
+        about = f"{path}: its chat template fails: {error}; choose another model, or mend it"
+        raise StudyError([about]) from error
+    return found
 
 
 def end_token_ids(tokenizer: Any, end_tokens: Sequence[str]) -> tuple[int, ...]:

@@ -13,6 +13,8 @@ from stapo.study.reading import NAMED, matching, resolved_content
 
 def check_document(study: Study) -> dict[str, Any]:
     """Return the document of `stapo check --json`."""
+    from stapo.analysis.tables.hyperparameters import differing  # Seconds, for all that it needs.
+
     benchmarks = study.run.benchmarks
     return {
         "study": study.name,
@@ -25,6 +27,7 @@ def check_document(study: Study) -> dict[str, Any]:
             name: asdict(study.method(name)) | {"effective": study.method(name).effective}
             for name in study.run.methods
         },
+        "differing": differing(study),
         "own": list(own_lines(study)),
         # Of a valid study; `stapo verify` would report some as errors.
         "warnings": [*study.unpinned(), *idle(study)],
@@ -66,5 +69,7 @@ def print_check(study: Study, console: Console) -> None:
         shown = {key: one for key, one in method.effective.items() if one is not None}
         given = ", ".join(f"{key} {one}" for key, one in shown.items())
         lines += [f"{name}: {method.title}: {method.source}", f"  {given}"]
+    if differs := found["differing"]:
+        lines.append(f"differs from the paper: {', '.join(differs)}")
     lines += [*found["own"], *(f"warning: {line}" for line in found["warnings"])]
     console.print(Text("\n".join(lines)), soft_wrap=True)

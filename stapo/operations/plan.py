@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.text import Text
 
 from stapo.models.shapes import Shape, shape_of
-from stapo.operations.status import span, table_of
+from stapo.operations.status import lines_of, progress, span, table_of
 from stapo.records.arms import MOMENT_ROLLOUTS
 from stapo.stages import Job, jobs_of
 from stapo.study import Study, StudyError
@@ -237,17 +237,26 @@ def plan_document(study: Study, gpu: str, gpus: int) -> dict[str, Any]:
     return {"study": study.name, "gpu": gpu, "gpus": gpus, "rows": rows}
 
 
-def print_plan(study: Study, gpu: str, gpus: int, console: Console) -> None:
-    """Print what a study costs in all, then by stage and size, and what the numbers rest on."""
+def print_plan(study: Study, gpu: str, gpus: int, console: Console, dollars: float = 0.0) -> None:
+    """Print what a study costs in all, then by stage and size, and what the numbers rest on.
+
+    `dollars` is the price of an hour of a device; with 0, nothing is said of money.
+    """
     costs = plan(study, gpu, gpus)
     hours, disk = (sum(cost[key] for cost in costs.values()) for key in ("gpu_hours", "disk"))
     title = f"{study.name}, {gpus} x {gpu} for each training: {hours:,.2f} hours of {gpu}"
+    title += f", {dollars * hours:,.0f} dollars" if dollars else ""
     free = f"{disk_usage('.').free / 1e9:.3g} GB free here"
     console.print(Text(f"{title}, {disk / 1e9:.3g} GB of disk ({free})"), soft_wrap=True)
+    if study.gpus_of("train"):
+        # Trainings beside each other, as many as there is room for.
+        whole = (f"{span(3600 * hours / of)} on {of}" for of in (gpus, 8 * gpus))
+        console.print(Text(f"if no {gpu} ever waits: {', '.join(whole)}"))
     table = table_of("", "stage", "size", "jobs", "mean of a job", f"hours of {gpu}", "GB")
     for (stage, size), cost in costs.items():
         mean = span(3600 * cost["hours"] / cost["jobs"])
         numbers = f"{cost['gpu_hours']:,.2f}", f"{cost['disk'] / 1e9:.3g}"
         table.add_row(stage, size, str(cost["jobs"]), mean, *numbers)
     console.print(table)
-    console.print(Text(ESTIMATED), style="dim", soft_wrap=True)
+    for line in (*lines_of("waiting", progress(study)), ESTIMATED):
+        console.print(Text(line), style="dim", soft_wrap=True)

@@ -1,7 +1,5 @@
 """How far a study is: the state of every job, from files alone.
 
-The last functions are what `snakemake` says of a study before the first job and after the last one.
-
 Nothing is started, locked or written, so that it works beside a running study, also one on Slurm. Files are
 taken as they are found: what is truncated, corrupt or malicious is treated as missing, and raises no error.
 """
@@ -9,10 +7,9 @@ taken as they are found: what is truncated, corrupt or malicious is treated as m
 import json
 import os
 import re
-import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from math import isfinite
@@ -27,7 +24,7 @@ from rich.text import Text
 from stapo import paths
 from stapo.files import text_of
 from stapo.locks import holders
-from stapo.operations.check import idle
+from stapo.provenance import SUMS
 from stapo.stages import Job, Jobs, jobs_of, stages
 from stapo.study import Study
 from stapo.text import COLOURS, plain
@@ -52,16 +49,9 @@ DRAWN = ("overlap", "tables", "evidence", "figures", "report", "provenance")
 STYLES = dict.fromkeys(("stopped", "outdated"), "yellow")
 STYLES |= {"failed": "red", "running": "cyan", "done": "green"}
 TOUCHED = re.compile(r'"touched_fraction": ([-+.\de]+)')
-SHOWN = 3
-"""Jobs that a line names."""
 BY_SIGNAL = "by Ctrl-C or another signal"
+IN_WORK = "in work/ already, also from another study; not made again"
 KILLED = "exited without an error, possibly killed; it resumes from its last checkpoint"
-
-NO_STUDY = (
-    "none given; the smallest one takes minutes on two CPU cores:",
-    "  snakemake --configfile workflows/studies/smoke.yaml",
-    "your own: docs/extend.md; before a long run: stapo check STUDY, stapo plan STUDY",
-)
 
 
 @dataclass(frozen=True)
@@ -111,9 +101,9 @@ def print_status(study: Study, console: Console, root: Path = Path()) -> bool:
     return all(one.state != "failed" for one in found)
 
 
-def outdated_lines(found: Sequence[Progress]) -> list[str]:
-    """Return a line for each reason why results are made again."""
-    return [line for state, line in _notes(found) if state == "outdated"]
+def lines_of(state: str, found: Sequence[Progress]) -> list[str]:
+    """Return a line for each reason why jobs are in a state."""
+    return [line for about, line in _notes(found) if about == state]
 
 
 def _notes(found: Sequence[Progress]) -> list[tuple[str, str]]:
@@ -123,8 +113,8 @@ def _notes(found: Sequence[Progress]) -> list[tuple[str, str]]:
         names.setdefault((one.state, one.note), []).append(f"{one.stage} {one.name}".rstrip())
     lines = []
     for (state, note), of in names.items():
-        more = f" and {len(of) - SHOWN} more" if len(of) > SHOWN else ""
-        lines += [(state, f"{state}: {', '.join(of[:SHOWN])}{more}: {note}")] * bool(note)
+        some = of[0] if len(of) == 1 else f"{len(of)} jobs, such as {of[0]}"
+        lines += [(state, f"{state}: {some}: {note}")] * bool(note)
     return lines
 
 
@@ -150,11 +140,12 @@ def _unfinished(own: Progress, work: Path | None, log: Path | None) -> Progress:
     """Return the progress of a job without results by what locked its work directory, and by its log."""
     since = modified(work / "lock") if work else 0.0
     host, holds = _owner(work / "lock") if work and since else ("", False)
+    built = work and own.stage == "base" and modified(work / "model" / SUMS)
     error = error_in(log, since)
     if holds:
         return replace(own, state="running")
-    if since and own.of and own.done >= own.of:
-        return replace(own, state="waiting", note="complete; the next run publishes it")
+    if since and (0 < own.of <= own.done or built):
+        return replace(own, state="waiting", note=IN_WORK)
     if work and not error and host not in ("", os.uname().nodename):
         # Locks of another host are not seen here.
         news = max([since, *(modified(path) for path in work.glob("*.jsonl"))])
@@ -271,9 +262,10 @@ def span(seconds: float) -> str:
 
 def table_of(title: str, *headings: str) -> Table:
     """Return an empty table for the terminal."""
+    folded = ("stage", "size", "training", "states")
     table = Table(title=Text(title), title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for heading in headings:
-        table.add_column(Text(heading), overflow="fold")
+        table.add_column(Text(heading), overflow="fold", no_wrap=heading not in folded)
     return table
 
 
@@ -297,29 +289,3 @@ def _training_table(trainings: Sequence[Progress]) -> Table:
         shown = (one.name, one.state, f"{one.done} of {one.of}", acted, *numbers)
         table.add_row(*map(Text, shown), style=STYLES.get(one.state, ""))
     return table
-
-
-def tell(lines: Iterable[object]) -> None:
-    """Print lines about a run to the standard error, after what Snakemake has printed there."""
-    for line in lines:
-        print(f"study: {line}", file=sys.stderr)  # noqa: T201
-
-
-def first_lines(study: Study, file: str) -> list[str]:
-    """Return what is made again, and where the progress of a run of a study file is."""
-    watch = f"logs: logs/{study.name}/; progress, in another terminal: stapo status {file}"
-    warned = [f"warning: {line}" for line in idle(study)]
-    return [*outdated_lines(progress(study)), *warned, watch]
-
-
-def last_lines(study: Study, file: str, succeeded: bool) -> list[str]:
-    """Return where the results of a run of a study file are, or how to find out what is left."""
-    if not succeeded or any(one.state != "done" for one in progress(study)):
-        left = f"not finished; what is left: stapo status {file}; logs: logs/{study.name}/"
-        return [left, "the same command continues"]
-    found = {
-        **paths.results_of(study),
-        "show": f"stapo show {file}",
-        "check": f"stapo verify {paths.RESULTS.format(study=study.name)}",
-    }
-    return [f"{study.name} is finished", *(f"  {what:8}{path}" for what, path in found.items())]

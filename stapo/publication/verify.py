@@ -81,6 +81,7 @@ def verify(folder: Path, say: Callable[[str], None] = lambda _: None) -> dict[st
     checks: list[dict[str, Any]] = []
     with opened(folder) as (results, refused):
         for what, check in {**CHECKS, **({} if results.is_summary else RAW_CHECKS)}.items():
+            say(f"checking {what}")
             errors = [*map(_shown, refused or guarded(check, results))]
             checks.append({"level": "error" if errors else "ok", "what": what, "errors": errors})
             say(f"{checks[-1]['level']:8} {what}")

@@ -89,6 +89,11 @@ class _Line(StoredResponse):
     checksum: str
 
 
+@dataclass(frozen=True)
+class _Published(AnsweredProblem):
+    checksum: str
+
+
 def store(path: Path, response: StoredResponse) -> None:
     """Append a response to a store."""
     append_jsonl(path, {**vars(response), "checksum": _checksum(path, response)})
@@ -127,7 +132,8 @@ def _checksum(path: Path, response: StoredResponse) -> str:
 
 def write_responses(path: Path, problems: Sequence[AnsweredProblem]) -> None:
     """Publish the responses to a benchmark, one line per problem."""
-    write_jsonl(path, [vars(problem) for problem in problems])
+    lines = map(vars, problems)
+    write_jsonl(path, [{**line, "checksum": fingerprint(line)} for line in lines])
 
 
 def read_responses(
@@ -164,7 +170,10 @@ def read_responses(
 
 def _problem(line: bytes, samples: int | None) -> AnsweredProblem:
     """Return the problem of an untrusted line; unknown fields are ignored."""
-    found = record_of(AnsweredProblem, line)
+    content = vars(record_of(_Published, line)).copy()
+    stated, found = content.pop("checksum"), AnsweredProblem(**content)
+    if stated != fingerprint(content):
+        raise ValueError("altered, it has another checksum")
     counts = {len(getattr(found, name)) for name in PER_SAMPLE}
     if len(counts) > 1 or counts == {0} or samples not in (None, *counts):
         wanted = "as many responses" if samples is None else f"{samples} responses"

@@ -21,6 +21,8 @@ from stapo.provenance import file_sums
 from stapo.study.loader import StudyError, read_file, read_text, shown_path
 
 COLUMNS = ("question", "answer")
+MOST_BYTES = 10**6
+"""Of a question or an answer."""
 Row = dict[str, str]
 """Question and answer."""
 Arguments = dict[str, float | str]
@@ -99,13 +101,20 @@ def _row(line: str) -> Row:
     def number(text: str) -> str | float:
         return float(text) if float(text).is_integer() else text
 
-    record = json.loads(line, parse_float=number, parse_int=str)
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        if len(dict(pairs)) < len(pairs):
+            raise ValueError("names a column twice; remove one of them")
+        return dict(pairs)
+
+    record = json.loads(line, parse_float=number, parse_int=str, object_pairs_hook=once)
     if not isinstance(record, dict):
         raise ValueError("expected an object with columns")
     for key in COLUMNS:
         if not isinstance(cell := record.get(key), str) or not cell.strip():
             found = f"found {cell!r}; its columns: {', '.join(record)}"
             raise ValueError(f"column {key!r}: expected text or a number, {found}")
+        if len(cell.encode()) > MOST_BYTES:  # A lone surrogate cannot be encoded, a ValueError.
+            raise ValueError(f"column {key!r}: longer than {MOST_BYTES} bytes; shorten it")
     return {key: record[key].strip() for key in COLUMNS}
 
 
@@ -205,7 +214,7 @@ def own_code(reference: str) -> Iterator[None]:
     """Call a function of a study's own; an error names it, and ends with a traceback."""
     try:
         yield
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         # `contextmanager` would take a RuntimeError whose cause is a StopIteration for that StopIteration.
         raise TypeError(f"{named(reference)}: {error!r}; fix the function") from error
 

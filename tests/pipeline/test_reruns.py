@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from world import STATES, World, counted
 
-from stapo.operations.status import outdated_lines, progress
+from stapo.operations.status import lines_of, progress
 from stapo.study import merge
 
 OWN_ARGS = {"tau_p": 0.003, "quantile": 0.5}
@@ -46,10 +46,10 @@ def directory(path: Path) -> World:
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> World:
     world = directory(tmp_path_factory.mktemp("whole"))
-    said = world.run()
+    said = world.run("-p")
     assert "study: whole is finished" in said
     assert "results/whole/report.html" in said
-    # A long stage says how far it is in the terminal too, not only in its log.
+    # With -p, a long stage says how far it is in the terminal too.
     log = world.path / "logs/whole/completions/tiny/base/t1.0-p1.0.log"
     assert log.read_text().startswith("configuration ")
     assert log.read_text().strip() in said
@@ -97,7 +97,7 @@ def test_nothing_order_and_comments_change_nothing(edited):
     edited.study = reordered(edited.study)
     assert [*edited.study["methods"]["mine"]["selection_args"]] == ["quantile", "tau_p"]
     assert edited.jobs() == {}
-    assert outdated_lines(progress(edited.parsed(), edited.path)) == []
+    assert lines_of("outdated", progress(edited.parsed(), edited.path)) == []
 
 
 def test_a_study_that_differs_in_one_method_shares_the_rest(whole):
@@ -108,7 +108,7 @@ def test_a_study_that_differs_in_one_method_shares_the_rest(whole):
     )
     weights = "results/{study}/runs/tiny/{method}/seed0/model"
     targets = [weights.format(study="other", method=method) for method in ("justrl", "mine")]
-    assert counted(other.run(*targets))["train"] == 2
+    assert counted(other.run(*targets, "-p"))["train"] == 2
     for method, same in (("justrl", True), ("mine", False)):
         old, new = (
             whole.path / weights.format(study=study, method=method) / "model.safetensors"

@@ -183,7 +183,7 @@ SLURM = (
     # A cluster has accounting and jobs of hours: `sacct`, asked every 40 s.
     *("--slurm-status-command", "squeue", "--slurm-init-seconds-before-status-checks", "1"),
     # In place of the profile's: the study's own resources, here no GPU.
-    *("--set-resources", "train:runtime=10"),
+    *("--printshellcmds", "--set-resources", "train:runtime=10"),
 )
 """Options in place of the number of cores; resources of a test come last."""
 

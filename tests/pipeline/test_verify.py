@@ -16,7 +16,7 @@ import pytest
 from synthetic import leave_out_raw_data
 
 from stapo.evaluation.scores import score
-from stapo.files import read_jsonl, write_jsonl
+from stapo.files import fingerprint, read_jsonl, write_jsonl
 from stapo.provenance import SUMS, file_sha256
 from stapo.publication.folder import (
     about_study,
@@ -99,6 +99,9 @@ def edited(name: str, change: Callable[[Any], Any]) -> Change:
             pq.write_table(pa.Table.from_pylist(rows, schema=table.schema), path)
         elif path.suffix == ".jsonl":
             change(records := read_jsonl(path))
+            for record in records:  # Of responses.
+                if record.pop("checksum", None):
+                    record["checksum"] = fingerprint(record)
             write_jsonl(path, records)
         else:
             change(content := json.loads(path.read_text()))

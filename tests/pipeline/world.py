@@ -109,7 +109,7 @@ class World:
 
     def jobs(self, *targets: str) -> dict[str, int]:
         """Return how many jobs of each rule a dry run announces."""
-        return counted(self.run(*targets, "-n", "--quiet", "rules"))
+        return counted(self.run(*targets, "-n", "-p"))
 
     def read(self, path: str) -> Any:
         """Return the content of a JSON file."""

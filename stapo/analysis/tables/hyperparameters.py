@@ -54,18 +54,33 @@ COLUMNS: list[Column[Setting]] = [
 ]
 
 
-def make(artefacts: Artefacts) -> Table:
-    """Return the table: a row for all methods with the same value here and in the paper."""
-    study, grouped = artefacts.study, dict[Setting, list[str]]()
+def settings(study: Study) -> list[Setting]:
+    """Return the settings of a study: one for all methods with the same value here and in the paper."""
+    grouped = dict[Setting, list[str]]()
     for one in _of_methods(study):
         grouped.setdefault(one._replace(methods=""), []).append(one.methods)
     rows = [
         one._replace(methods="all" if len(own) == len(study.run.methods) else ", ".join(own))
         for one, own in grouped.items()
     ]
+    return [*rows, *_of_evaluations(study)]
+
+
+def differing(study: Study) -> list[str]:
+    """Return each setting that is not as the paper states it, with both values."""
+    return [
+        f"{one.name.replace('_', ' ')} {_shown(one.ours)} (paper: {_shown(one.stated)}"
+        + (f"; {one.methods})" if one.methods != "all" else ")")
+        for one in settings(study)
+        if one.stated not in (None, one.ours)
+    ]
+
+
+def make(artefacts: Artefacts) -> Table:
+    """Return the table of `settings`."""
     return Table(
         columns=COLUMNS,
-        rows=[*rows, *_of_evaluations(study)],
+        rows=settings(artefacts.study),
         caption="Hyperparameters of the study as run, beside those of arXiv 2602.15620.",
         notes=[
             "In brackets: how sure it is what the paper states. Settings of baselines are those of their "

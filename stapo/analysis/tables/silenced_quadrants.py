@@ -10,13 +10,15 @@ EXHIBIT = Exhibit(
     order=95, title="Updates that silence tokens of other quadrants", needs="quadrant-interventions"
 )
 SHOWN = ("entropy", "tail_mass", "reward")
+CANDIDATES = "random_candidates"
 
 
 def make(artefacts: Artefacts) -> Table:
     """Return the table, a row per method of the checkpoints and arm."""
     study = artefacts.study
     names = measured(artefacts, SHOWN)
-    rows = updates_of(artefacts, [arm for arm in study.interventions.arms if arm != NOTHING])
+    arms = [arm for arm in study.interventions.arms if arm != NOTHING]
+    rows = updates_of(artefacts, arms)
 
     def column(name: str, reference: str, words: str) -> Column[Updates]:
         of = QUANTITIES[name].of
@@ -37,6 +39,7 @@ def make(artefacts: Artefacts) -> Table:
             Column("Arm", lambda row: arm_title(study, row.name), text=True),
             *(column(name, NOTHING, "nothing silenced") for name in names),
             *(column(name, "random", "random tokens") for name in names),
+            *([column("entropy", CANDIDATES, "random candidates")] if CANDIDATES in arms else []),
         ],
         rows=rows,
         caption=(
@@ -45,5 +48,8 @@ def make(artefacts: Artefacts) -> Table:
             "models with 95 % intervals over them (Student's t); checkpoints of one base model "
             "are averaged first."
         ),
-        notes=["Read first: entropy, minus random tokens. All other columns are secondary."],
+        notes=[
+            "Read first: entropy, minus random tokens; then, whether low entropy matters: minus random "
+            "candidates. All other columns are secondary."
+        ],
     )

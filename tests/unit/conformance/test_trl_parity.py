@@ -86,6 +86,6 @@ def test_loss_and_gradient_are_those_of_trl(name: str) -> None:
     method, given = CASES[name]
     loss, gradient = of_trl(batch, logps, given)
     own_loss, own_gradient = of_ours(batch, logps, method)
-    # The bound; weights are single precision on our side.
+    # Weights are single precision on our side.
     torch.testing.assert_close(own_gradient, gradient, rtol=1e-6, atol=1e-7)
     assert own_loss == pytest.approx(loss, rel=1e-5, abs=1e-6)

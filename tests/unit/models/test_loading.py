@@ -119,6 +119,15 @@ def test_a_directory_that_is_missing_is_not_looked_for_on_the_hub(tmp_path, monk
         load_tokenizer(tmp_path)
 
 
+def test_a_chat_template_that_fails_is_a_line(tiny, tmp_path):
+    shutil.copytree(tiny, tmp_path / "model")
+    template = tmp_path / "model" / "chat_template.jinja"
+    for text in ("{{ raise_exception('no users') }}", "{{ messages[0].content + 1 }}", "{% if %}"):
+        template.write_text(text)
+        with pytest.raises(StudyError, match="its chat template fails: "):
+            load_tokenizer(tmp_path / "model")
+
+
 def test_everything_is_loaded_where_it_is_said_that_no_code_runs():
     calls = {"from_pretrained": [], "LLM": []}
     for path in (ROOT / "stapo").rglob("*.py"):

@@ -18,7 +18,7 @@ from stapo.files import append_jsonl, canonical, write_json
 from stapo.locks import BusyError, work_directory
 from stapo.operations.status import (
     Progress,
-    outdated_lines,
+    lines_of,
     print_status,
     progress,
     status_document,
@@ -41,6 +41,7 @@ LAUNCHER = (
     "torch.distributed.elastic.multiprocessing.errors.ChildFailedError:\n"
 )
 KILLED = "exited without an error, possibly killed; it resumes from its last checkpoint"
+IN_WORK = "in work/ already, also from another study; not made again"
 CTRL_C = "by Ctrl-C or another signal"
 
 
@@ -145,7 +146,7 @@ def test_what_is_published_is_done_or_outdated(study, raw_study, tmp_path):
     found = of_stage(changed, tmp_path)
     assert (found.state, found.done) == ("outdated", 0)
     said = "outdated: train tiny/grpo/seed0: made with other settings"
-    assert outdated_lines(progress(changed, tmp_path)) == [said]
+    assert lines_of("outdated", progress(changed, tmp_path)) == [said]
     (tmp_path / job.outputs[0]).unlink()
     assert of_stage(study, tmp_path).note == f"{job.outputs[0]} is missing"
 
@@ -164,7 +165,7 @@ def test_responses_and_scores_are_counted(study, tmp_path):
     write(work / "lock", f"{os.uname().nodename} 1")
     for name, number in asked.items():
         write(work / f"{name}-{'1' * 16}.jsonl", "{}\n" * number)
-    assert base() == ("waiting", sum(asked.values()), "complete; the next run publishes it")
+    assert base() == ("waiting", sum(asked.values()), IN_WORK)
     # Scored responses count wherever they are.
     for name in generate.also:
         write_score(tmp_path, study, "tiny/base", name)

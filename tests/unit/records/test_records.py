@@ -12,7 +12,7 @@ import pytest
 from synthetic_interventions import repetition
 from synthetic_tokens import V, population, write_tokens
 
-from stapo.files import DamagedFileError, write_json, write_jsonl
+from stapo.files import DamagedFileError, fingerprint, write_json, write_jsonl
 from stapo.records import interventions, responses, scores, tokens
 from stapo.records.responses import AnsweredProblem
 from stapo.records.scores import METADATA_KEY, SCHEMA, ScoreRow
@@ -42,7 +42,8 @@ def test_published_files_have_these_fields(tmp_path):
     responses.write_responses(tmp_path / "r", [PROBLEM])
     assert (tmp_path / "r").read_text() == (
         '{"problem": 0, "question": "q", "gold": "7", "responses": ["a", "b"], "num_tokens": [1, 2], '
-        '"truncated": [false, true], "engines": ["e"], "fingerprint": "f"}\n'
+        '"truncated": [false, true], "engines": ["e"], "fingerprint": "f", '
+        '"checksum": "d37cb8eef7896bd5"}\n'
     )
     response = responses.StoredResponse(0, 1, 2**62, "e", "b", 2, True)
     responses.store(tmp_path / "chain", response)
@@ -67,13 +68,17 @@ def test_a_step_has_the_same_keys_in_the_same_order(without) -> None:
         ({"num_tokens": [1, "2"]}, r"num_tokens\.1: "),
         ({"truncated": [0, 1]}, r"truncated\.0: "),
         ({"responses": ["a", "b", "c"]}, "not 2 responses"),
-        *(({name: ...}, f"r:1: {name}: ") for name in vars(PROBLEM)),
+        ({"gold": "8"}, "altered"),
+        *(({name: ...}, f"r:1: {name}: ") for name in (*vars(PROBLEM), "checksum")),
     ],
 )
 def test_a_line_of_other_types_or_lengths_is_no_answered_problem(tmp_path, change, reason):
-    write_jsonl(tmp_path / "r", [{**vars(PROBLEM), "note": 1}])
+    responses.write_responses(tmp_path / "r", [PROBLEM])
     assert responses.read_responses(tmp_path / "r") == [PROBLEM]
-    line = {name: value for name, value in {**vars(PROBLEM), **change}.items() if value is not ...}
+    whole = {**json.loads((tmp_path / "r").read_text()), **change}
+    line = {name: value for name, value in whole.items() if value is not ...}
+    if "responses" in change:
+        line["checksum"] = fingerprint({k: v for k, v in line.items() if k != "checksum"})
     write_jsonl(tmp_path / "r", [line])
     with pytest.raises(DamagedFileError, match=reason):
         responses.read_responses(tmp_path / "r", samples=2)

@@ -1,11 +1,13 @@
 """Bad study files: all errors at once, one line each, with place, cause, remedy, file and line."""
 
+import json
 import os
 from pathlib import Path
 
 import pytest
 
 from stapo.study import StudyError, read_study
+from stapo.study.files import read_rows
 from stapo.study.loader import MAX_ERRORS, MAX_LINE
 
 HEAD = "extends: smoke\nname: mine\n"
@@ -183,3 +185,24 @@ def test_no_error_controls_the_terminal_or_fills_it():
     assert len(error.errors[1]) == MAX_LINE
     assert len(error.errors) == MAX_ERRORS + 1
     assert error.errors[-1] == "and 902 more"
+
+
+def test_every_row_that_is_no_question_with_an_answer_is_a_line(tmp_path):
+    rows = {
+        '{"question": "1+1?", "answer": 2}': "",
+        '{"question": " 1+1?", "answer": 3}': "repeats the question of line 1",
+        '{"question": "a", "answer": NaN}': "found nan",
+        '{"question": "b", "answer": null}': "found None",
+        '{"question": "c", "answer": 3.0}': "found 3.0",
+        '{"question": "d", "answer": 1, "answer": 2}': "names a column twice",
+        '{"question": "\\ud800", "answer": 1}': "surrogates not allowed",
+        json.dumps({"question": "x" * 10**7, "answer": 1}): "longer than 1000000 bytes",
+        '{"question": "e"': "delimiter",
+    }
+    (tmp_path / "rows.jsonl").write_text("\n".join(rows))
+    with pytest.raises(StudyError) as caught:
+        read_rows(tmp_path / "rows.jsonl", is_unique=True)
+    wanted = [(number, about) for number, about in enumerate(rows.values(), 1) if about]
+    for (number, about), line in zip(wanted, caught.value.errors, strict=True):
+        assert f"line {number}: " in line
+        assert about in line

@@ -1,9 +1,11 @@
 """Studies: what they extend, their methods, checkpoints and cells, and what determines their trainings."""
 
 import json
+from random import Random
 
 import jsonschema
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,7 +22,12 @@ from stapo.study import (
     study_schema,
 )
 from stapo.study.loader import load_yaml
-from stapo.study.reading import published_content
+from stapo.study.reading import (
+    published_content,
+    read_resolved,
+    resolved_path,
+    write_resolved,
+)
 from stapo.study.study import families
 
 SHIPPED = sorted(STUDIES.glob("*.yaml"))
@@ -218,13 +225,13 @@ extends: smoke
 name: own
 training: {reward: "code.py:reward"}
 data: {file: p.jsonl}
-methods: {rare: {base: justrl, selection: "code.py:rare", selection_args: {tau_p: 0.01}}}
+methods: {rare: {base: justrl, selection: "code.py:rare", selection_args: {tau_p: 0.01, least: 2}}}
 benchmarks: {sums: {file: p.jsonl, samples: 2}}
 run: {methods: [justrl, rare], benchmarks: [sums]}
 compare: {target: rare}
 """
 CODE = """
-def rare(logps, entropies, advantages, mask, tau_p=0.002): ...
+def rare(logps, entropies, advantages, mask, tau_p=0.002, least=1): ...
 def reward(completions, **_): ...
 """
 
@@ -238,6 +245,33 @@ def test_a_published_study_has_names_and_checksums_of_files_and_no_paths(tmp_pat
     published = published_content(study)
     assert str(tmp_path) not in json.dumps(published)
     assert published["methods"]["rare"]["selection"] == "code.py:rare"
-    assert study.method("rare").source == "as JustRL, but tau_p 0.01, selection code.py:rare"
+    assert study.method("rare").source == (
+        "as JustRL, but least 2, tau_p 0.01, selection code.py:rare"
+    )
     before, after = jobs_of(study), jobs_of(parse_study(published))
     assert [job.fingerprint for job in before] == [job.fingerprint for job in after]
+
+
+def permuted(value, rng):
+    """Return the same with the keys of all mappings in another order."""
+    if isinstance(value, dict):
+        return {key: permuted(value[key], rng) for key in rng.sample([*value], len(value))}
+    return [permuted(one, rng) for one in value] if isinstance(value, list) else value
+
+
+def test_no_fingerprint_depends_on_the_order_of_keys(tmp_path):
+    """Otherwise `status`, which reads another text than Snakemake, would contradict it."""
+    (tmp_path / "code.py").write_text(CODE)
+    (tmp_path / "p.jsonl").write_text('{"question": "1+1=?", "answer": 2}\n')
+    rng = Random(0)
+    for text in (OWN_FILES, *(path.read_text() for path in SHIPPED)):
+        found = []
+        for content in (yaml.safe_load(text), permuted(yaml.safe_load(text), rng)):
+            (tmp_path / "study.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
+            study = read_study(tmp_path / "study.yaml")
+            write_resolved(study, tmp_path)
+            again = read_resolved(tmp_path / resolved_path(study))
+            found += [[job.fingerprint for job in jobs_of(one)] for one in (study, again)]
+            found[-1] += [study.method(name).source for name in study.run.methods]
+            found[-2] += [again.method(name).source for name in study.run.methods]
+        assert all(one == found[0] for one in found)

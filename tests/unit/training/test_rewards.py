@@ -53,6 +53,8 @@ def length(completions, completion_ids, answer, **columns):
     return [len(ids) + len(one) for ids, one in zip(completion_ids, answer)]
 def lazy(completions, **columns):
     return [None] * len(completions)
+def leaving(completions, **columns):
+    raise SystemExit(0)
 def short(completions, **columns):
     return [1.0]
 def changing(completions, completion_ids, answer, **columns):
@@ -99,6 +101,9 @@ def test_another_file_or_a_wrong_result_is_refused(own):
         (reward,) = reward_functions(own(name), build_tokenizer(), [1])
         with pytest.raises(ValueError, match=r"training\.reward: expected 2 finite numbers, found"):
             reward(completions=["a", "b"], completion_ids=[[5], [6]])
+    (reward,) = reward_functions(own("leaving"), build_tokenizer(), [1])
+    with pytest.raises(TypeError, match=r"rewards\.py:leaving: SystemExit\(0\); fix the function"):
+        reward(completions=["a"], completion_ids=[[5]])
 
 
 def test_the_penalty_falls_over_the_buffer_to_minus_one_at_the_limit():
