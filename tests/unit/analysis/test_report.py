@@ -12,7 +12,7 @@ from stapo.analysis.main_tables import headline_texts
 from stapo.analysis.report import json_block, render_report, write_report
 from stapo.exhibits import figure_names
 
-MEGABYTES = 8
+MEGABYTES = 5
 SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)
 
 
