@@ -108,6 +108,17 @@ if workflow.is_main_process and not (
     shell.prefix("set -euo pipefail; exec >/dev/null; ")
 
 
+def stopped(kind, *error):
+    """Ctrl-C before the first job, of which Snakemake would show where it was."""
+    if kind is KeyboardInterrupt:
+        print(terminal.command(), file=sys.stderr)
+    else:
+        sys.__excepthook__(kind, *error)
+
+
+sys.excepthook = stopped
+
+
 # Seconds each, or downloads: on a cluster they run where Snakemake does.
 localrules:
     all,

@@ -50,7 +50,7 @@ STYLES = dict.fromkeys(("stopped", "outdated"), "yellow")
 STYLES |= {"failed": "red", "running": "cyan", "done": "green"}
 TOUCHED = re.compile(r'"touched_fraction": ([-+.\de]+)')
 BY_SIGNAL = "by Ctrl-C or another signal"
-IN_WORK = "in work/ already, also from another study; not made again"
+IN_WORK = "in work/ already, of this or another study: not made again"
 KILLED = "exited without an error, possibly killed; it resumes from its last checkpoint"
 
 

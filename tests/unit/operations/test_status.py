@@ -41,7 +41,7 @@ LAUNCHER = (
     "torch.distributed.elastic.multiprocessing.errors.ChildFailedError:\n"
 )
 KILLED = "exited without an error, possibly killed; it resumes from its last checkpoint"
-IN_WORK = "in work/ already, also from another study; not made again"
+IN_WORK = "in work/ already, of this or another study: not made again"
 CTRL_C = "by Ctrl-C or another signal"
 
 
