@@ -32,10 +32,7 @@ PATIENCE = 20.0
 class RankAccelerator:
     """The methods of an Accelerator that the losses use, for one rank in a thread.
 
-    Args:
-        rank: index of the rank.
-        slots: list of a value of each rank, which the ranks share.
-        barrier: barrier of the ranks.
+    The ranks share the slots, a value of each, and the barrier.
     """
 
     device = torch.device("cpu")

@@ -26,7 +26,7 @@ from stapo.analysis.tables.verdicts import (
 from stapo.evaluation.statistics import Interval
 from stapo.files import write_jsonl
 from stapo.methods import BASELINES
-from stapo.reference import confidence, paper
+from stapo.reference import CONFIDENCE, paper
 from stapo.study import merge, parse_study
 
 T1, T07 = "t1.0-p1.0", "t0.7-p0.9"
@@ -227,7 +227,7 @@ def test_the_file_of_claims_is_complete_and_states_the_papers_numbers():
     assert len({(one.id, one.revision) for one in found}) == len(found)
     for one in found:
         assert one.rule in RULES
-        assert confidence(one.confidence)
+        assert one.confidence in CONFIDENCE
         stated = paper()["headline"].get(one.revision, {})
         if one.quantity == "headline":
             assert one.limits[0] == stated["means"][one.arguments["decoding"]]
