@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 from studies import outputs
-from synthetic import write_score
+from synthetic import write_scores
 from synthetic_tokens import population, write_tokens
 
 from stapo.exhibits import FIGURES
@@ -19,9 +19,7 @@ HOSTILE = (
 
 def finish(study: Study, tmp_path: Path) -> Path:
     """Write everything that a report reads but its figures."""
-    for checkpoint in study.checkpoints():
-        for benchmark in study.run.benchmarks:
-            write_score(tmp_path, study, checkpoint, benchmark)
+    write_scores(tmp_path, study)
     for i, metrics in enumerate(outputs(study, "train", "metrics.jsonl")):
         records = [
             {

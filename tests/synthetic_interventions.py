@@ -81,8 +81,8 @@ def write_intervention(
     moved: Mapping[str, float] = MOVED,
     noise: float = 1e-4,
     sign: float = 1.0,
-) -> list[Path]:
-    """Write the interventions at one checkpoint; return the paths."""
+) -> None:
+    """Write the interventions at one checkpoint."""
     settings = study.interventions
     numbers = range(settings.repetitions)
     method = study.training_of(settings.method)
@@ -94,9 +94,8 @@ def write_intervention(
         tuple(repetition(number, moved, noise, settings.arms) for number in numbers),
     )
     at = {"study": study.name, "checkpoint": checkpoint}
-    written = [root / paths.INTERVENTION.format(**at, suffix=s) for s in ("json", "parquet")]
-    write_json(written[0], asdict(found))
+    json, parquet = (root / paths.INTERVENTION.format(**at, suffix=s) for s in ("json", "parquet"))
+    write_json(json, asdict(found))
     columns = [tokens(number, sign) for number in numbers]
     arrays = [pa.array(np.concatenate([c[f.name] for c in columns]), f.type) for f in SCHEMA]
-    pq.write_table(pa.table(arrays, schema=SCHEMA), written[1])
-    return written
+    pq.write_table(pa.table(arrays, schema=SCHEMA), parquet)

@@ -38,17 +38,8 @@ def population(
 ) -> pd.DataFrame:
     """Return all tokens of a training, with the columns of the records.
 
-    Tokens of one response are alike: they share how peaked their distributions are.
-
-    Args:
-        rng: random generator.
-        steps: number of optimiser steps.
-        prompts: prompts of a mini-batch.
-        group: responses of a prompt.
-        length: mean number of tokens of a response.
-        slips: share of tokens that are drawn uniformly and not from their distribution.
-        tau_p: probability below which a token is rare; 0 for trainings without candidates.
-        top: whether with the most likely tokens, which take most of the time.
+    Tokens of one response are alike: they share how peaked their distributions are. A share `slips` of the
+    tokens is drawn uniformly. Without `top`, there are no most likely tokens, which take most of the time.
     """
     shape, frames = (prompts, group), []
     for step in range(1, steps + 1):

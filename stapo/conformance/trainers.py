@@ -190,8 +190,5 @@ def _trl(batch: MiniBatch, layout: Layout, method: Method) -> Update:
     return on_ranks(layout, run)
 
 
-TRAINERS: dict[str, tuple[Trainer, str]] = {
-    "ours": (_ours, "stapo"),
-    "trl-dapo": (_trl, "justrl"),
-}
+TRAINERS: dict[str, tuple[Trainer, str]] = {"ours": (_ours, "stapo"), "trl-dapo": (_trl, "justrl")}
 """Name -> trainer and the method that it is meant to implement."""

@@ -6,15 +6,7 @@ import oracle
 import pytest
 import torch
 
-from stapo.conformance import (
-    Layout,
-    MiniBatch,
-    Update,
-    conventions,
-    fixtures,
-    report,
-    run_checks,
-)
+from stapo.conformance import Layout, MiniBatch, Update, conventions, fixtures, report, run_checks
 from stapo.conformance.kit import DIVISOR, POLICY, SCOPE, find_trainer
 from stapo.methods import CONFORMANCE_METHODS, Method
 from stapo.objective import clipped_surrogate

@@ -9,17 +9,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from synthetic import RIGHT, WRONG
 from synthetic_interventions import repetition
 from synthetic_tokens import V, population, write_tokens
 
 from stapo.files import DamagedFileError, fingerprint, write_json, write_jsonl
 from stapo.records import interventions, responses, scores, tokens
 from stapo.records.responses import AnsweredProblem
-from stapo.records.scores import METADATA_KEY, SCHEMA, ScoreRow
+from stapo.records.scores import METADATA_KEY, SCHEMA
 from stapo.records.step import OF_VLLM, QUANTILES, StepRecord, as_line
 
 PROBLEM = AnsweredProblem(0, "q", "7", ["a", "b"], [1, 2], [False, True], ["e"], "f")
-ROW = ScoreRow(0, 0, "7", None, "no_box", False, 3, False, False, "not_asked", False, False)
 COLUMNS = (
     "problem: int32, sample: int32, gold: string, answer: string, verdict: string, correct: bool, "
     "num_tokens: int32, truncated: bool, duplicate: bool, verifier: string, verifier_cut: bool, "
@@ -102,7 +102,7 @@ def test_responses_are_whole_or_a_line_says_which_is_not(tmp_path: Path):
 
 
 def test_scores_are_read_as_written_with_all_columns(tmp_path):
-    rows = [ROW, ScoreRow(0, 1, "7", "7", "correct", True, 9, True, True, "not_asked", False, True)]
+    rows = [WRONG, replace(RIGHT, sample=1, num_tokens=9, truncated=True, duplicate=True)]
     identity = {"engine": "e", "samples": 2, "fingerprint": "f"}
     scores.write_score_file(tmp_path / "s", rows, identity)
     table, found = scores.read_score_file(tmp_path / "s")
@@ -115,7 +115,7 @@ def test_scores_are_read_as_written_with_all_columns(tmp_path):
 
 @pytest.mark.parametrize("said", ["", "[1]", "{", "[" * 100_000, '{"provenance": 1}'])
 def test_a_file_that_does_not_say_what_made_it_is_no_score_file(tmp_path, said):
-    table = pa.Table.from_pylist([vars(ROW)], SCHEMA.with_metadata({METADATA_KEY: said}))
+    table = pa.Table.from_pylist([vars(WRONG)], SCHEMA.with_metadata({METADATA_KEY: said}))
     pq.write_table(table, tmp_path / "s")
     with pytest.raises(DamagedFileError, match="does not say what made it"):
         scores.read_identity(tmp_path / "s")

@@ -5,14 +5,7 @@ import pandas as pd
 import pytest
 from synthetic_tokens import drawn, population
 
-from stapo.analysis.evidence.estimates import (
-    UNSEEN,
-    mean,
-    ratio,
-    relative,
-    sample_of,
-    share,
-)
+from stapo.analysis.evidence.estimates import UNSEEN, mean, ratio, relative, sample_of, share
 
 PROMPTS = 8
 COLUMNS = [
