@@ -62,8 +62,8 @@ def tokens(number: int, sign: float = 1.0) -> dict[str, Any]:
     index = np.arange(total)
     return {
         "repetition": np.full(total, number),
-        "response": np.where(index < POSITIVE, 0, 1),
-        "position": np.where(index < POSITIVE, index, index - POSITIVE),
+        "response": (index >= POSITIVE).astype(int),
+        "position": index % POSITIVE,
         "token_id": index,
         "logp": logps,
         "advantage": advantages,

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from stapo import paths
 from stapo.records.tokens import MARKED, METADATA_KEY, SCHEMA, TOP, VERSION
-from stapo.study import Study
+from stapo.study import Study, TrainingRun
 
 VOCABULARY = (*"0123456789+=$;.x", " ", "\n", " so ", " wait ", " Let", "the", "}", "<eos>")
 V = len(VOCABULARY)
@@ -140,12 +140,8 @@ def write_study(
     budget: dict[str, int] = BUDGET,
     marks: Sequence[str] = (),
     **settings: float,
-) -> dict[str, pd.DataFrame]:
-    """Write the token records of every training of a study.
-
-    Returns:
-        Path of the token records -> all tokens of this training, from which they were drawn.
-    """
+) -> dict[TrainingRun, pd.DataFrame]:
+    """Write the token records of every training of a study; return all tokens of each, by training."""
     truth = {}
     for i, run in enumerate(study.runs()):
         rng = np.random.default_rng(i)
@@ -154,7 +150,7 @@ def write_study(
         if marks:
             everything["mark"] = rng.choice(marks, size=len(everything))
             everything["touched"] = ~everything["kept"]
-        path = paths.TOKENS.format(study=study.name, **run.wildcards)
-        write_tokens(root / path, drawn(everything, rng, budget))
-        truth[path] = everything
+        path = root / paths.TOKENS.format(study=study.name, **run.wildcards)
+        write_tokens(path, drawn(everything, rng, budget))
+        truth[run] = everything
     return truth

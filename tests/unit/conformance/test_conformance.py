@@ -60,7 +60,6 @@ def trainer(
         "kept": values.sum() / keep.sum().clamp(min=1),
         "all": values.sum() / batch.mask.sum().clamp(min=1),
         "width": values.sum() / batch.mask.numel(),
-        "sequences": sum(m * len(rows) for m, rows in zip(means, micro, strict=True)) / len(keep),
         "mean": sum(m / len(r) for m, r in zip(means, [r for r in layout for _ in r], strict=True))
         / len(layout),
     }

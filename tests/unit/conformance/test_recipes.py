@@ -81,9 +81,6 @@ def verl(monkeypatch):
         "verl.workers.utils.padding": {"response_to_nested": None},
     }
     for name, content in modules.items():
-        parts = name.split(".")
-        for end in range(1, len(parts)):
-            monkeypatch.setitem(sys.modules, ".".join(parts[:end]), ModuleType(parts[0]))
         monkeypatch.setitem(sys.modules, name, SimpleNamespace(**content))
 
 

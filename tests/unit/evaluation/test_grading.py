@@ -55,7 +55,7 @@ def test_hostile_answers_neither_hang_nor_run_nor_change_their_neighbours(tmp_pa
     assert list(tmp_path.iterdir()) == []
 
 
-def test_memory_is_limited(monkeypatch):
+def test_memory_is_limited():
     assert grade(*NEEDS_WORKER).correct
     (worker,) = grading._idle
     limits = Path(f"/proc/{worker.pid}/limits").read_text().splitlines()

@@ -91,7 +91,6 @@ def test_responses_are_whole_or_a_line_says_which_is_not(tmp_path: Path):
     assert len(responses.read_responses(path)) == len(responses.read_responses(path, 3, 2)) == 3
     for content, line in (
         (lines[:2], "r.jsonl: not the problems 0 to 2 in their order"),
-        ([lines[0], lines[2], lines[1]], "r.jsonl: not the problems 0 to 2 in their order"),
         ([*lines[:2], lines[2][:-5]], r"r.jsonl:3: truncated, the last line has no line end"),
         ([lines[0], lines[1][:20] + b"\n", lines[2]], "r.jsonl:2: .*remove it"),
         ([], "r.jsonl: no responses"),
@@ -135,13 +134,13 @@ def test_token_records_are_read_as_written(tmp_path):
 @pytest.mark.parametrize(
     "change",
     [
-        {"version": 2}, {"responses": 1.5}, {"more": 1}, {"repetitions": [asdict(repetition(1, {}))]},
-        *(
-            {"repetitions": [{**asdict(repetition(0, {})), **other}]}
-            for other in ({"tokens": True}, {"reward": math.nan}, {"reward": 10**400}, {"arms": {}})
-        ),
+        {"version": 2},
+        {"more": 1},
+        {"repetitions": [asdict(repetition(1, {}))]},
+        {"repetitions": [asdict(repetition(0, {})) | {"reward": math.nan}]},
+        {"repetitions": [asdict(repetition(0, {})) | {"arms": {}}]},
     ],
-)  # fmt: skip
+)
 def test_interventions_with_other_fields_or_values_are_damage(tmp_path, change):
     whole = interventions.Intervention("c", "f", "stapo", 8, (repetition(0, {}), repetition(1, {})))
     write_json(tmp_path / "i", asdict(whole))

@@ -8,7 +8,6 @@ import pandas as pd
 import pytest
 from synthetic_tokens import write_study
 
-from stapo import paths
 from stapo.analysis.artefacts import Artefacts
 from stapo.study import Study, parse_study
 
@@ -31,11 +30,7 @@ def study(raw_study: dict[str, Any]) -> Study:
 def complete(study: Study, tmp_path: Path) -> tuple[Artefacts, dict[str, pd.DataFrame]]:
     """Two methods, of which every token was recorded, and their tokens by method."""
     truth = write_study(tmp_path / "all", study, ALL, slips=0.08)
-    runs = {run.method: run.wildcards for run in study.runs()}
-    by_method = {
-        name: truth[paths.TOKENS.format(study="demo", **one)] for name, one in runs.items()
-    }
-    return Artefacts(study, tmp_path / "all"), by_method
+    return Artefacts(study, tmp_path / "all"), {run.method: own for run, own in truth.items()}
 
 
 @pytest.fixture
