@@ -54,20 +54,17 @@ def write_score(
 
 
 def write_scores(root: Path, study: Study) -> None:
-    """Write the scores of all cells of the first decoding."""
     for checkpoint, benchmark in study.cells(study.run.decodings[0]):
         write_score(root, study, checkpoint, benchmark)
 
 
 def rewrite(path: Path, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
-    """Change columns of the rows of a score file."""
     table = pq.read_table(path)
     rows = [row | change(row) for row in table.to_pylist()]
     pq.write_table(pa.Table.from_pylist(rows, schema=table.schema), path)
 
 
 def tabulated(root: Path, study: Study) -> MainTable:
-    """Return the main table of the first decoding's scores in the files."""
     decoding = study.run.decodings[0]
     return main_table(study, decoding, read_scores(study, decoding, root))
 

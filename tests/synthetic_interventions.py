@@ -33,17 +33,12 @@ def repetition(
     rng = np.random.default_rng(number)
     made = {
         arm: ArmRecord(
-            silenced=0 if arm == NOTHING else COUNT,
-            gradient_norm=0.2 + 0.01 * index,
-            cosine=1.0 - 0.001 * index,
+            silenced=0 if arm == NOTHING else COUNT, gradient_norm=0.2, cosine=1.0,
             entropy=0.5 + moved.get(arm, -0.01) + noise * float(rng.normal()),
-            entropy_resampled=0.5,
-            entropy_rollout=0.4,
-            reward=0.25,
-            kl=0.001,
+            entropy_resampled=0.5, entropy_rollout=0.4, reward=0.25, kl=0.001,
         )
-        for index, arm in enumerate(arms)
-    }
+        for arm in arms
+    }  # fmt: skip
     return Repetition(
         repetition=number, tokens=POSITIVE + OTHERS, positive=POSITIVE, candidates=CANDIDATES,
         rollout_reward=0.5, entropy_rollout=0.4, held_out_tokens=900, reward=0.25, entropy=0.5, arms=made,
@@ -82,7 +77,6 @@ def write_intervention(
     noise: float = 1e-4,
     sign: float = 1.0,
 ) -> None:
-    """Write the interventions at one checkpoint."""
     settings = study.interventions
     numbers = range(settings.repetitions)
     method = study.training_of(settings.method)

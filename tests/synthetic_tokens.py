@@ -1,12 +1,11 @@
 """Token records of a known truth: all tokens of small trainings, and samples of them as `tokens.parquet`.
 
 Every token has a distribution over `VOCABULARY` of its own, from which its probability, entropy, collision,
-five most likely tokens, exact gradient norm and bounds are computed.
+five most likely tokens and exact gradient norm are computed.
 """
 
 import json
 from collections.abc import Sequence
-from math import log
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +21,6 @@ VOCABULARY = (*"0123456789+=$;.x", " ", "\n", " so ", " wait ", " Let", "the", "
 V = len(VOCABULARY)
 TAU_P, QUANTILE = 0.002, 0.75
 CLIP_LOW, CLIP_HIGH = 0.8, 1.28
-CURVATURE = (V - 1) / (V * log(V) ** 2)
 BUDGET = {"silenced": 20, "retained": 20, "other": 60}
 
 
@@ -91,9 +89,9 @@ def _distributions(rng: np.random.Generator, scales: np.ndarray, slips: float, t
 
 
 def _judged(frame: pd.DataFrame, rng: np.random.Generator, tau_p: float) -> pd.DataFrame:
-    """Return the tokens of a mini-batch with the decision of S2T, gradients and their bounds."""
+    """Return the tokens of a mini-batch with the decision of S2T and gradients."""
     ratio = np.exp(0.15 * rng.standard_normal(len(frame)))
-    a, p, h = frame["advantage"], frame["current_probability"], frame["current_entropy"]
+    a, p = frame["advantage"], frame["current_probability"]
     candidate = (a > 0) & (frame["probability"] < tau_p)
     entropies = frame.loc[candidate, "entropy"]
     threshold = np.quantile(entropies, QUANTILE) if len(entropies) else np.nan
@@ -107,8 +105,8 @@ def _judged(frame: pd.DataFrame, rng: np.random.Generator, tau_p: float) -> pd.D
         weight=1.0,
         ratio=ratio,
         gradient_norm_sq=square * (1 - 2 * p + frame["collision"]),
-        lower_bound=square * (1 - 2 * p + np.exp(-h)),
-        upper_bound=square * (2 - 2 * p - CURVATURE * h**2),
+        lower_bound=0.0,
+        upper_bound=2 * square,
     )
 
 
@@ -125,7 +123,6 @@ def drawn(
 
 
 def write_tokens(path: Path, frame: pd.DataFrame) -> None:
-    """Write records in the real format."""
     schema = MARKED if "mark" in frame else SCHEMA
     rows = frame.reindex(columns=schema.names).to_dict("list")
     arrays = [pa.array(rows[one.name], type=one.type, from_pandas=True) for one in schema]

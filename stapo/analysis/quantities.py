@@ -178,10 +178,7 @@ def steps_with_few_silenced(artefacts: Artefacts, method: str) -> Iterator[Measu
 def _gain(
     artefacts: Artefacts, method: str, decoding: str, sizes: Sequence[str]
 ) -> tuple[float, Array]:
-    """Return the mean over sizes of 100 (Avg / that of the strongest baseline - 1), and its resamples.
-
-    The strongest baseline is cross-fitted: see `stapo.evaluation.statistics`.
-    """
+    """Return the mean over sizes of 100 (Avg / the cross-fitted strongest baseline - 1), and resamples."""
     study, benchmarks = artefacts.study, artefacts.study.run.benchmarks
     _need(study, [method, *BASELINES], [decoding])
     known, scores = accuracies(artefacts, decoding, tuple(benchmarks)), artefacts.scores(decoding)

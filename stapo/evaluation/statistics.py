@@ -97,7 +97,7 @@ def bootstrap_means(correct: Array, counts: Array, seeds: NDArray[np.int64]) -> 
     With one seed only the problems vary, so the interval says nothing about the method. Drawing S out of
     S seeds gives a variance that is too small by the factor (S - 1) / S, and is itself uncertain: both are
     corrected, the latter as in Student's interval. With few or similar seeds, intervals are wide. Draws can
-    be beyond 0 and 1: limited here, the mean over benchmarks would be biased (see `percent_interval`).
+    be beyond 0 and 1: limited here, the mean over benchmarks would be biased (see `accuracies_of`).
 
     Verdicts are (S, P, N), counts (resamples, P) by `problem_counts`, seeds (resamples, S) by `seed_choices`.
     """
@@ -117,12 +117,6 @@ def interval(value: float, draws: Array) -> Interval:
     tail = (1 - LEVEL) / 2
     low, high = np.quantile(draws, [tail, 1 - tail])
     return Interval(value, float(low), float(high))
-
-
-def percent_interval(value: float, draws: Array) -> Interval:
-    """Return `interval` of a share in percent, with ends between 0 and 100."""
-    found = interval(value, draws)
-    return Interval(value, max(found.low, 0.0), min(found.high, 100.0))
 
 
 class Accuracies(NamedTuple):
@@ -149,8 +143,12 @@ def accuracies_of(
     values = {b: 100 * average_at_n(cell) for b, cell in cells.items()}
     draws[AVERAGE] = np.mean([draws[b] for b in averaged], axis=0)
     values[AVERAGE] = float(np.mean([values[b] for b in averaged]))
-    intervals = {name: percent_interval(value, draws[name]) for name, value in values.items()}
-    return Accuracies(intervals, draws)
+    intervals = {name: interval(value, draws[name]) for name, value in values.items()}
+    limited = {
+        name: Interval(one.value, max(one.low, 0.0), min(one.high, 100.0))
+        for name, one in intervals.items()
+    }
+    return Accuracies(limited, draws)
 
 
 def mean_of_seeds(values: Sequence[float]) -> Interval:

@@ -105,10 +105,5 @@ def sample_sizes(counts: Mapping[Kind, int], rows: int) -> dict[Kind, int]:
 
 
 def read_token_file(path: Path) -> pa.Table:
-    """Return the token records of a training.
-
-    Raises:
-        DamagedFileError: the file is truncated or corrupt, or has other columns.
-        FileNotFoundError: there is no such file.
-    """
+    """Return the token records of a training; it raises as `read_table` does."""
     return read_table(path, SCHEMA, or_else=MARKED)

@@ -103,12 +103,9 @@ def finished(raw, root, world, seeds=3, **change):
     raw["training"]["steps"] = STEPS
     raw["benchmarks"] = {name: {"samples": 10} for name in paper()["benchmarks"]}
     raw["run"] |= {
-        "sizes": ["1.7B"],
-        "methods": METHODS_RUN,
-        "seeds": [*range(seeds)],
-        "decodings": [T1, T07],
+        "sizes": ["1.7B"], "methods": METHODS_RUN, "seeds": [*range(seeds)], "decodings": [T1, T07],
         "benchmarks": paper()["benchmarks"],
-    }
+    }  # fmt: skip
     study = parse_study(merge(raw, change))
     for seed in study.run.seeds:
         write_tokens(root / f"tokens-{seed}", tokens(world, seed))
@@ -196,12 +193,8 @@ def test_a_rule_decides_in_three_directions(rule, limits, holds, refuted, is_ope
 
 
 def test_all_measurements_must_agree_and_one_refutes():
-    good, bad, wide, none = (
-        Measured("8B", name, Interval(0, *ends))
-        for name, ends in (
-            ("good", (1, 2)), ("bad", (-2, -1)), ("wide", (-1, 1)), ("none", (nan, nan)),
-        )
-    )  # fmt: skip
+    ends = {"good": (1, 2), "bad": (-2, -1), "wide": (-1, 1), "none": (nan, nan)}
+    good, bad, wide, none = (Measured("8B", k, Interval(0, *own)) for k, own in ends.items())
     for measured, verdict, said in (
         ([good, good], HOLDS, "All 2 intervals are above 0."),
         ([good, wide], OPEN, "wide"),

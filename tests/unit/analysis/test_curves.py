@@ -80,8 +80,6 @@ def test_damaged_metrics_are_one_line(study, finished, damage, cause):
     assert cause in line
 
 
-# Accuracy
-
 TESTS = ["chain-2", "chain-3"]
 CURVE = {"every": 10, "benchmarks": ["chain-3"], "decoding": "t0.7-p0.9"}
 METHODS = {
@@ -100,11 +98,8 @@ def share(artefacts, checkpoint, decoding, benchmarks):
 @pytest.fixture
 def artefacts(raw_study, tmp_path):
     """Two seeds of five methods, with a curve on one benchmark."""
-    change = {
-        "training": {"steps": 40, "evaluate_every": 20},
-        "methods": METHODS,
-        "evaluation": {"curve": CURVE},
-    }
+    change = {"methods": METHODS, "evaluation": {"curve": CURVE}}
+    change["training"] = {"steps": 40, "evaluate_every": 20}
     methods = ["justrl", "full-mask", "stapo", *METHODS]
     raw_study["run"] |= {"methods": methods, "seeds": [3, 5], "benchmarks": TESTS}
     study = parse_study(merge(raw_study, change))

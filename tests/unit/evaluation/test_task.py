@@ -48,10 +48,7 @@ def test_a_task_loads_and_asks_what_generate_asks(tasks, name):
 
 ROWS = [{"question": "What is 1 + 1?", "answer": "2"}, {"question": "And 2?", "answer": r"\frac12"}]
 LAYOUTS: list[Any] = [
-    lambda q, a: {
-        "prompt": [{"content": q, "role": "user"}],
-        "reward_model": {"ground_truth": a, "style": "rule"},
-    },
+    lambda q, a: {"prompt": [{"content": q}], "reward_model": {"ground_truth": a, "style": "rule"}},
     lambda q, a: {"question": q, "final_answer": [a], "answer": None},
     lambda q, a: {"problem": q, "solution": f"so {a}", "answer": a, "level": 1},
     lambda q, a: {"id": 1, "problem": q, "solution": rf"\boxed{{{a}}}"},

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from functools import partial
 from typing import ClassVar
+from unittest.mock import Mock
 
 import pyarrow.parquet as pq
 import pytest
@@ -87,11 +88,6 @@ def test_the_verifier_reads_the_bare_question(tmp_path):
     answered = [[r"\boxed{8}"], [3], [False], ["e"]]
     problems = [AnsweredProblem(i, "What?" + INSTRUCTION, "7", *answered, "f") for i in range(30)]
     write_responses(tmp_path / "c", problems)
-    asked: list[str] = []
-
-    def spy(questions):
-        asked.extend(one.question for one in questions)
-        return [Judgement("rejected", False)] * len(questions)
-
+    spy = Mock(return_value=[Judgement("rejected", False)] * 30)
     score(tmp_path / "c", {}, tmp_path / "s", spy, task)
-    assert asked == ["What?"] * 30
+    assert [one.question for one in spy.call_args.args[0]] == ["What?"] * 30

@@ -17,7 +17,7 @@ from stapo.files import DamagedFileError, fingerprint, write_json, write_jsonl
 from stapo.records import interventions, responses, scores, tokens
 from stapo.records.responses import AnsweredProblem
 from stapo.records.scores import METADATA_KEY, SCHEMA
-from stapo.records.step import OF_VLLM, QUANTILES, StepRecord, as_line
+from stapo.records.step import OF_VLLM, StepRecord, as_line
 
 PROBLEM = AnsweredProblem(0, "q", "7", ["a", "b"], [1, 2], [False, True], ["e"], "f")
 COLUMNS = (
@@ -25,16 +25,12 @@ COLUMNS = (
     "num_tokens: int32, truncated: bool, duplicate: bool, verifier: string, verifier_cut: bool, "
     "correct_with_verifier: bool"
 )
-LINE = {
-    "step": 3, "reward": 0.5, "zero_advantage_fraction": 0.25, "entropy": 0.5,
-    "entropy_quantiles": dict.fromkeys(map(str, QUANTILES), 0.5), "num_tokens": 10, "num_candidates": 2,
-    "num_silenced": 1, "candidate_fraction": 0.2, "silenced_fraction": 0.1, "kept_fraction": 0.9,
-    "response_length": 5.0, "truncated_fraction": 0.0,
-    "clip_low_fraction": 0.0, "clip_high_fraction": 0.1, "touched_fraction": 0.1, "touched_weight": 0.2,
-    "loss": -0.5, "kl": 0.0, "rollout_mismatch": 0.01, "rollout_mismatch_max": 0.5,
-    "rollout_changed_fraction": 0.25, "gradient_norm": 1.5, "learning_rate": 1e-06,
-    "seconds": {"rollout": 2.0, "update": 1.0},
-}  # fmt: skip
+STEP = (
+    "step, reward, zero_advantage_fraction, entropy, entropy_quantiles, num_tokens, num_candidates, "
+    "num_silenced, candidate_fraction, silenced_fraction, kept_fraction, response_length, "
+    "truncated_fraction, clip_low_fraction, clip_high_fraction, touched_fraction, touched_weight, loss, kl, "
+    "rollout_mismatch, rollout_mismatch_max, rollout_changed_fraction, gradient_norm, learning_rate, seconds"
+)
 
 
 def test_published_files_have_these_fields(tmp_path):
@@ -57,8 +53,8 @@ def test_published_files_have_these_fields(tmp_path):
 
 @pytest.mark.parametrize("without", [(), OF_VLLM])
 def test_a_step_has_the_same_keys_in_the_same_order(without) -> None:
-    line = {name: value for name, value in LINE.items() if name not in without}
-    assert json.dumps(as_line(StepRecord(**line))) == json.dumps(line)
+    names = [name for name in STEP.split(", ") if name not in without]
+    assert [*as_line(StepRecord(**dict.fromkeys(names, 0.5))).items()] == [(n, 0.5) for n in names]
 
 
 @pytest.mark.parametrize(
@@ -126,9 +122,6 @@ def test_token_records_are_read_as_written(tmp_path):
     write_tokens(path, population(np.random.default_rng(0), steps=1, length=6))
     found = tokens.read_token_file(path)
     assert json.loads(found.schema.metadata[METADATA_KEY])["vocab_size"] == V
-    pq.write_table(found.drop_columns(["weight"]), path)
-    with pytest.raises(DamagedFileError, match="not the columns of this version"):
-        tokens.read_token_file(path)
 
 
 @pytest.mark.parametrize(

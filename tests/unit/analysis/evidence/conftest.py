@@ -35,7 +35,6 @@ def complete(study: Study, tmp_path: Path) -> tuple[Artefacts, dict[str, pd.Data
 
 @pytest.fixture
 def several(raw_study: dict[str, Any], tmp_path: Path) -> Artefacts:
-    """Two sizes and three seeds."""
     tiny = raw_study["models"]["tiny"]
     raw = raw_study | {"models": {"small": tiny, "large": tiny}}
     found = small(raw, sizes=["small", "large"], seeds=[0, 1, 2])
@@ -45,13 +44,11 @@ def several(raw_study: dict[str, Any], tmp_path: Path) -> Artefacts:
 
 @pytest.fixture
 def empty(study: Study, tmp_path: Path) -> Artefacts:
-    """Trainings without a recorded token."""
     write_study(tmp_path / "empty", study, dict.fromkeys(ALL, 0))
     return Artefacts(study, tmp_path / "empty")
 
 
 @pytest.fixture
 def without_candidates(study: Study, tmp_path: Path) -> Artefacts:
-    """Trainings without a token below tau_p."""
     write_study(tmp_path / "none", study, tau_p=0.0)
     return Artefacts(study, tmp_path / "none")
