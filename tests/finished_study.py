@@ -4,10 +4,9 @@ from pathlib import Path
 
 import numpy as np
 from studies import outputs
-from synthetic import write_score
+from synthetic import write_scores
 from synthetic_tokens import population, write_tokens
 
-from stapo.exhibits import FIGURES
 from stapo.files import write_jsonl
 from stapo.study import Study
 
@@ -19,13 +18,10 @@ HOSTILE = (
 
 def finish(study: Study, tmp_path: Path) -> Path:
     """Write everything that a report reads but its figures."""
-    for checkpoint in study.checkpoints():
-        for benchmark in study.run.benchmarks:
-            write_score(tmp_path, study, checkpoint, benchmark)
+    write_scores(tmp_path, study)
     for i, metrics in enumerate(outputs(study, "train", "metrics.jsonl")):
         records = [
             {
-                **dict.fromkeys(FIGURES, 1.0),
                 "step": step,
                 "entropy": 1 / step + i,
                 "reward": -1 + step / 50,
@@ -33,8 +29,6 @@ def finish(study: Study, tmp_path: Path) -> Path:
                 "kept_fraction": 1 - 1e-4 * (i == 3),
                 "touched_fraction": 1e-4 * (i == 3),
                 "touched_weight": 1e-4 * (i == 3),
-                "response_length": 30 + i,
-                "num_tokens": 10**6,
                 "entropy_quantiles": {"0.5": 0.1, "0.8": 1.0},
             }
             for step in range(1, study.training.steps + 1)

@@ -27,8 +27,9 @@ def build(path: Path, reply: str) -> Path:
     backend.pre_tokenizer = Split("", behavior="isolated")
     backend.decoder = decoders.Fuse()
     tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=backend, pad_token="<pad>", eos_token="<eos>", unk_token="<unk>"
-    )
+        tokenizer_object=backend, pad_token="<pad>", eos_token="<eos>", unk_token="<unk>",
+        chat_template="{% for message in messages %}{{ message['content'] }}{% endfor %}",
+    )  # fmt: skip
     tokenizer.save_pretrained(path)
     config = Qwen3Config(
         vocab_size=len(words), hidden_size=WIDTH, intermediate_size=WIDTH, num_hidden_layers=1,

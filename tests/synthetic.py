@@ -1,6 +1,7 @@
 """Synthetic results in the real formats, for tests of their readers."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from stapo.study import Checkpoint, Study
 
 RATES = {"base": 0.3, "grpo": 0.5, "20-entropy": 0.55, "justrl": 0.6, "stapo": 0.8}
 PROBLEMS = 20
+WRONG = ScoreRow(0, 0, "7", None, "no_box", False, 10, False, False, "not_asked", False, False)
+RIGHT = replace(WRONG, answer="7", verdict="correct", correct=True, correct_with_verifier=True)
 PROVENANCE = {"processor": "a", "machine": "b", "packages": {"torch": "1"}, "commit": "c"}
 
 
@@ -36,56 +39,33 @@ def write_score(
     rng = np.random.default_rng(list(f"{checkpoint} {benchmark}".encode()))
     if rate is None:
         rate = RATES.get(checkpoint.method or "base", 0.5)
-    rows = []
-    for problem in range(PROBLEMS):
-        for sample in range(samples):
-            correct = bool(rng.random() < rate)
-            rows.append(
-                ScoreRow(
-                    problem=problem,
-                    sample=sample,
-                    gold="7",
-                    answer="7" if correct else None,
-                    verdict="correct" if correct else "no_box",
-                    correct=correct,
-                    num_tokens=10,
-                    truncated=False,
-                    duplicate=False,
-                    verifier="not_asked",
-                    verifier_cut=False,
-                    correct_with_verifier=correct,
-                )
-            )
+    rows = [
+        replace(RIGHT if rng.random() < rate else WRONG, problem=problem, sample=sample)
+        for problem in range(PROBLEMS)
+        for sample in range(samples)
+    ]
     rng.shuffle(rows)  # The order of rows must not matter.
-    found = {
-        **score_identity(study, checkpoint, decoding, benchmark),
-        "provenance": PROVENANCE,
-        **identity,
-    }
+    made = {**score_identity(study, checkpoint, decoding, benchmark), "provenance": PROVENANCE}
     path = root / paths.SCORES.format(
         study=study.name, checkpoint=checkpoint, decoding=decoding, benchmark=benchmark
     )
-    write_score_file(path, rows, found)
+    write_score_file(path, rows, {**made, **identity})
     return path
 
 
-def write_scores(root: Path, study: Study, decoding: str | None = None) -> None:
-    """Write the scores of all cells of a decoding, the first by default."""
-    decoding = decoding or study.run.decodings[0]
-    for checkpoint, benchmark in study.cells(decoding):
-        write_score(root, study, checkpoint, benchmark, decoding)
+def write_scores(root: Path, study: Study) -> None:
+    for checkpoint, benchmark in study.cells(study.run.decodings[0]):
+        write_score(root, study, checkpoint, benchmark)
 
 
 def rewrite(path: Path, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
-    """Change columns of the rows of a score file."""
     table = pq.read_table(path)
     rows = [row | change(row) for row in table.to_pylist()]
     pq.write_table(pa.Table.from_pylist(rows, schema=table.schema), path)
 
 
-def tabulated(root: Path, study: Study, decoding: str | None = None) -> MainTable:
-    """Return the main table of the scores in the files."""
-    decoding = decoding or study.run.decodings[0]
+def tabulated(root: Path, study: Study) -> MainTable:
+    decoding = study.run.decodings[0]
     return main_table(study, decoding, read_scores(study, decoding, root))
 
 

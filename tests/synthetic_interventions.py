@@ -33,17 +33,12 @@ def repetition(
     rng = np.random.default_rng(number)
     made = {
         arm: ArmRecord(
-            silenced=0 if arm == NOTHING else COUNT,
-            gradient_norm=0.2 + 0.01 * index,
-            cosine=1.0 - 0.001 * index,
+            silenced=0 if arm == NOTHING else COUNT, gradient_norm=0.2, cosine=1.0,
             entropy=0.5 + moved.get(arm, -0.01) + noise * float(rng.normal()),
-            entropy_resampled=0.5,
-            entropy_rollout=0.4,
-            reward=0.25,
-            kl=0.001,
+            entropy_resampled=0.5, entropy_rollout=0.4, reward=0.25, kl=0.001,
         )
-        for index, arm in enumerate(arms)
-    }
+        for arm in arms
+    }  # fmt: skip
     return Repetition(
         repetition=number, tokens=POSITIVE + OTHERS, positive=POSITIVE, candidates=CANDIDATES,
         rollout_reward=0.5, entropy_rollout=0.4, held_out_tokens=900, reward=0.25, entropy=0.5, arms=made,
@@ -62,8 +57,8 @@ def tokens(number: int, sign: float = 1.0) -> dict[str, Any]:
     index = np.arange(total)
     return {
         "repetition": np.full(total, number),
-        "response": np.where(index < POSITIVE, 0, 1),
-        "position": np.where(index < POSITIVE, index, index - POSITIVE),
+        "response": (index >= POSITIVE).astype(int),
+        "position": index % POSITIVE,
         "token_id": index,
         "logp": logps,
         "advantage": advantages,
@@ -81,8 +76,7 @@ def write_intervention(
     moved: Mapping[str, float] = MOVED,
     noise: float = 1e-4,
     sign: float = 1.0,
-) -> list[Path]:
-    """Write the interventions at one checkpoint; return the paths."""
+) -> None:
     settings = study.interventions
     numbers = range(settings.repetitions)
     method = study.training_of(settings.method)
@@ -94,9 +88,8 @@ def write_intervention(
         tuple(repetition(number, moved, noise, settings.arms) for number in numbers),
     )
     at = {"study": study.name, "checkpoint": checkpoint}
-    written = [root / paths.INTERVENTION.format(**at, suffix=s) for s in ("json", "parquet")]
-    write_json(written[0], asdict(found))
+    json, parquet = (root / paths.INTERVENTION.format(**at, suffix=s) for s in ("json", "parquet"))
+    write_json(json, asdict(found))
     columns = [tokens(number, sign) for number in numbers]
     arrays = [pa.array(np.concatenate([c[f.name] for c in columns]), f.type) for f in SCHEMA]
-    pq.write_table(pa.table(arrays, schema=SCHEMA), written[1])
-    return written
+    pq.write_table(pa.table(arrays, schema=SCHEMA), parquet)

@@ -1,12 +1,11 @@
 """Token records of a known truth: all tokens of small trainings, and samples of them as `tokens.parquet`.
 
 Every token has a distribution over `VOCABULARY` of its own, from which its probability, entropy, collision,
-five most likely tokens, exact gradient norm and bounds are computed.
+five most likely tokens and exact gradient norm are computed.
 """
 
 import json
 from collections.abc import Sequence
-from math import log
 from pathlib import Path
 
 import numpy as np
@@ -16,13 +15,12 @@ import pyarrow.parquet as pq
 
 from stapo import paths
 from stapo.records.tokens import MARKED, METADATA_KEY, SCHEMA, TOP, VERSION
-from stapo.study import Study
+from stapo.study import Study, TrainingRun
 
 VOCABULARY = (*"0123456789+=$;.x", " ", "\n", " so ", " wait ", " Let", "the", "}", "<eos>")
 V = len(VOCABULARY)
 TAU_P, QUANTILE = 0.002, 0.75
 CLIP_LOW, CLIP_HIGH = 0.8, 1.28
-CURVATURE = (V - 1) / (V * log(V) ** 2)
 BUDGET = {"silenced": 20, "retained": 20, "other": 60}
 
 
@@ -38,17 +36,8 @@ def population(
 ) -> pd.DataFrame:
     """Return all tokens of a training, with the columns of the records.
 
-    Tokens of one response are alike: they share how peaked their distributions are.
-
-    Args:
-        rng: random generator.
-        steps: number of optimiser steps.
-        prompts: prompts of a mini-batch.
-        group: responses of a prompt.
-        length: mean number of tokens of a response.
-        slips: share of tokens that are drawn uniformly and not from their distribution.
-        tau_p: probability below which a token is rare; 0 for trainings without candidates.
-        top: whether with the most likely tokens, which take most of the time.
+    Tokens of one response are alike: they share how peaked their distributions are. A share `slips` of the
+    tokens is drawn uniformly. Without `top`, there are no most likely tokens, which take most of the time.
     """
     shape, frames = (prompts, group), []
     for step in range(1, steps + 1):
@@ -100,9 +89,9 @@ def _distributions(rng: np.random.Generator, scales: np.ndarray, slips: float, t
 
 
 def _judged(frame: pd.DataFrame, rng: np.random.Generator, tau_p: float) -> pd.DataFrame:
-    """Return the tokens of a mini-batch with the decision of S2T, gradients and their bounds."""
+    """Return the tokens of a mini-batch with the decision of S2T and gradients."""
     ratio = np.exp(0.15 * rng.standard_normal(len(frame)))
-    a, p, h = frame["advantage"], frame["current_probability"], frame["current_entropy"]
+    a, p = frame["advantage"], frame["current_probability"]
     candidate = (a > 0) & (frame["probability"] < tau_p)
     entropies = frame.loc[candidate, "entropy"]
     threshold = np.quantile(entropies, QUANTILE) if len(entropies) else np.nan
@@ -116,8 +105,8 @@ def _judged(frame: pd.DataFrame, rng: np.random.Generator, tau_p: float) -> pd.D
         weight=1.0,
         ratio=ratio,
         gradient_norm_sq=square * (1 - 2 * p + frame["collision"]),
-        lower_bound=square * (1 - 2 * p + np.exp(-h)),
-        upper_bound=square * (2 - 2 * p - CURVATURE * h**2),
+        lower_bound=0.0,
+        upper_bound=2 * square,
     )
 
 
@@ -134,7 +123,6 @@ def drawn(
 
 
 def write_tokens(path: Path, frame: pd.DataFrame) -> None:
-    """Write records in the real format."""
     schema = MARKED if "mark" in frame else SCHEMA
     rows = frame.reindex(columns=schema.names).to_dict("list")
     arrays = [pa.array(rows[one.name], type=one.type, from_pandas=True) for one in schema]
@@ -149,12 +137,8 @@ def write_study(
     budget: dict[str, int] = BUDGET,
     marks: Sequence[str] = (),
     **settings: float,
-) -> dict[str, pd.DataFrame]:
-    """Write the token records of every training of a study.
-
-    Returns:
-        Path of the token records -> all tokens of this training, from which they were drawn.
-    """
+) -> dict[TrainingRun, pd.DataFrame]:
+    """Write the token records of every training of a study; return all tokens of each, by training."""
     truth = {}
     for i, run in enumerate(study.runs()):
         rng = np.random.default_rng(i)
@@ -163,7 +147,7 @@ def write_study(
         if marks:
             everything["mark"] = rng.choice(marks, size=len(everything))
             everything["touched"] = ~everything["kept"]
-        path = paths.TOKENS.format(study=study.name, **run.wildcards)
-        write_tokens(root / path, drawn(everything, rng, budget))
-        truth[path] = everything
+        path = root / paths.TOKENS.format(study=study.name, **run.wildcards)
+        write_tokens(path, drawn(everything, rng, budget))
+        truth[run] = everything
     return truth

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -81,14 +82,14 @@ def read_scores(study: Study, decoding: str, root: Path = Path()) -> Scores:
     for run in study.runs():
         last = study.checkpoint(*run, study.training.steps)
         chosen.setdefault((run.size, run.method), []).append(last)
-    cells = {
-        (*row, name): _cell(
-            [tables[one, name] for one in checkpoints], study.benchmarks[name].samples, column
-        )
-        for row, checkpoints in chosen.items()
-        for name in study.run.benchmarks
-    }
-    return Scores(cells, provenance, overlap)
+    found = Scores(provenance=provenance, overlap=overlap)
+    shown = [name for name in SCHEMA.names if name not in ("gold", "answer")]
+    for (row, checkpoints), name in product(chosen.items(), study.run.benchmarks):
+        seeds, samples = [tables[one, name] for one in checkpoints], study.benchmarks[name].samples
+        correct = np.stack([by_problem(one, samples, column) for one in seeds]).astype(float)
+        rows = pa.concat_tables([one.select(shown) for one in seeds]).to_pandas()
+        found.cells[*row, name] = Cell(correct, rows)
+    return found
 
 
 def read_tables(
@@ -157,15 +158,6 @@ def by_problem(table: pa.Table, samples: int, column: str) -> Any:
     return table[column].to_numpy()[order].reshape(-1, samples)
 
 
-def _cell(seeds: Sequence[pa.Table], samples: int, column: str) -> Cell:
-    correct = [by_problem(one, samples, column) for one in seeds]
-    shown = [name for name in SCHEMA.names if name not in ("gold", "answer")]
-    return Cell(
-        correct=np.stack(correct).astype(float),
-        rows=pa.concat_tables([one.select(shown) for one in seeds]).to_pandas(),
-    )
-
-
 class Intervened(NamedTuple):
     """The results of the interventions at a checkpoint."""
 
@@ -179,10 +171,6 @@ class Artefacts:
 
     So figures, tables and what they are made of raise `DamagedFileError` where a file is missing, damaged,
     incomplete or outdated, and `StaleScoreError` where scores do not belong to the study as it is now.
-
-    Args:
-        study: the study.
-        root: directory that contains `results/STUDY`.
     """
 
     def __init__(self, study: Study, root: Path = Path()) -> None:

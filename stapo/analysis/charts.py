@@ -111,12 +111,7 @@ def x_axis(label: str, **options: Any) -> alt.X:
 
 
 def y_axis(label: str, **options: Any) -> alt.Y:
-    """Return a vertical axis.
-
-    Args:
-        label: its label, with the unit.
-        options: `log`, `low` and `high` (limits), and `whole` for ticks at whole numbers.
-    """
+    """Return a vertical axis; options are `log`, `low` and `high` (limits), and `whole` numbers as ticks."""
     return alt.Y("y:Q", title=visible(label), **_scaled(**options))
 
 
@@ -133,11 +128,7 @@ def _scaled(
 
 
 def colours(groups: Iterable[str]) -> dict[str, Any]:
-    """Return the encodings of the groups of a figure: a colour each, and a dash if there are many.
-
-    Args:
-        groups: all groups in the order of their colours, such as the titles of the study's methods.
-    """
+    """Return the encodings of the groups of a figure: a colour each in order, a dash if there are many."""
     names = [*dict.fromkeys(map(visible, groups))]
     places = range(len(names))
 
@@ -152,14 +143,7 @@ def colours(groups: Iterable[str]) -> dict[str, Any]:
 
 
 def lines(rows: Sequence[Row], x: alt.X, y: alt.Y, group: Mapping[str, Any]) -> list[Layer]:
-    """Return the layers of lines, with bands where rows have intervals.
-
-    Args:
-        rows: rows of all lines; a line has one group and seed, and a gap where y is nan.
-        x: horizontal axis.
-        y: vertical axis.
-        group: what `colours` returned.
-    """
+    """Return the layers of lines, each of one group and seed, with bands where rows have intervals."""
     layers = []
     for pale in (True, False):
         part = [row for row in rows if bool(row.get("pale")) == pale]
@@ -183,7 +167,7 @@ def lines(rows: Sequence[Row], x: alt.X, y: alt.Y, group: Mapping[str, Any]) -> 
 def points(
     rows: Sequence[Row], x: alt.X, y: alt.Y, group: Mapping[str, Any], size: float = 6
 ) -> list[Layer]:
-    """Return the layers of points, with bars where rows have intervals; arguments as of `lines`."""
+    """Return the layers of points, with bars where rows have intervals."""
     if not rows:
         return []
     chart = alt.Chart(data(rows)).encode(x=x, y=y, color=group["color"])
@@ -192,13 +176,7 @@ def points(
 
 
 def bars(rows: Sequence[Row], label: str, group: Mapping[str, Any]) -> list[Layer]:
-    """Return the layers of horizontal bars with their intervals.
-
-    Args:
-        rows: rows whose y are names, in the order of the bars.
-        label: label of the values, with the unit.
-        group: what `colours` returned.
-    """
+    """Return the layers of horizontal bars with their intervals, in the order of the rows."""
     if not rows:
         return []
     x = alt.X("x:Q", title=visible(label))
@@ -248,14 +226,7 @@ def panel(layers: Sequence[Layer], title: str = "", height: int = HEIGHT) -> Any
 def grid(
     panels: Sequence[Layer], caption: str, columns: int | None = None, share_y: bool = False
 ) -> Any:
-    """Return a figure: panels beside each other.
-
-    Args:
-        panels: the panels, row by row.
-        caption: what the reader sees and how it was computed, in one to three sentences.
-        columns: panels beside each other; None for all.
-        share_y: whether all panels have the same vertical axis.
-    """
+    """Return a figure: panels row by row, or all beside each other, and its caption."""
     shown = [*panels] or [panel([])]
     found = alt.concat(*shown, columns=columns or len(shown), spacing=24)
     return found.resolve_scale(y="shared" if share_y else "independent").properties(

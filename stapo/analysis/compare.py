@@ -31,7 +31,6 @@ from stapo.text import visible
 SEED = 0
 Read = dict[str, tuple[list[str], Array]]
 """Benchmark -> golds (P,) and verdicts (1, P, N)."""
-Pairs = Mapping[str, tuple[Array, Array]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +109,7 @@ def _read(path: Path, errors: list[str]) -> Read:
     return found
 
 
-def _differences(pairs: Pairs) -> Iterator[Compared]:
+def _differences(pairs: Mapping[str, tuple[Array, Array]]) -> Iterator[Compared]:
     """Yield the difference on each benchmark, and on average where there are several."""
     rng = np.random.default_rng(SEED)
     counts = {name: problem_counts(pair[0].shape[1], rng) for name, pair in pairs.items()}

@@ -62,11 +62,6 @@ class TableRow:
     """Columns in which no other row of the size is better."""
     responses: dict[str, Cell]
 
-    @property
-    def seeds(self) -> int:
-        """Number of training seeds, over which values are averaged."""
-        return len(next(iter(self.responses.values())).correct)
-
 
 @dataclass(frozen=True)
 class Comparison:
@@ -120,21 +115,17 @@ def main_table(study: Study, decoding: str, scores: Scores) -> MainTable:
             ("", later, earlier): ((later, "base"), (earlier, "base"))
             for earlier, later in combinations(study.run.sizes, 2)
         }
-    comparisons = _comparisons(pairs, study, scores, found, rng)
-    table = MainTable(
+    return MainTable(
         study=study,
         decoding=decoding,
         samples={b: study.benchmarks[b].samples for b in study.run.benchmarks},
         problems=_problems(study, scores),
         rows=_rows(study, scores, found),
-        headlines={},
-        comparisons=comparisons,
+        headlines={one: _headline(study, one, baselines, scores, found) for one in targets},
+        comparisons=_comparisons(pairs, study, scores, found, rng),
         notes=[*_notes(study, bool(pairs)), *_overlap_notes(scores.overlap)],
         made_by=jobs_of(study).one("tables", decoding).fingerprint,
     )
-    for target in targets:
-        table.headlines[target] = _headline(study, target, baselines, scores, found)
-    return table
 
 
 def resampled(
@@ -224,10 +215,7 @@ def _comparisons(
     of: Resampled,
     rng: np.random.Generator,
 ) -> list[Comparison]:
-    """Return the difference of Avg of each pair of rows, adjusted by Holm as one family.
-
-    The pairs are by size, target and baseline of the comparison; the second row is subtracted.
-    """
+    """Return the first minus the second row of each pair, adjusted by Holm as one family."""
     found = []
     for pair, rows in pairs.items():
         ours, theirs = (
@@ -255,13 +243,13 @@ def of_trainings(
     artefacts: Artefacts, decoding: str, benchmarks: Sequence[str]
 ) -> dict[TrainingRun, Interval]:
     """Return the accuracy of each training in percent; intervals are over problems."""
-    study, cells = artefacts.study, artefacts.scores(decoding).cells
-    rng, first = np.random.default_rng(BOOTSTRAP_SEED), study.run.sizes[0]
-    counts = {b: problem_counts(cells[first, "base", b].correct.shape[1], rng) for b in benchmarks}
-    found = {}
+    study, scores = artefacts.study, artefacts.scores(decoding)
+    rng, problems = np.random.default_rng(BOOTSTRAP_SEED), _problems(study, scores)
+    counts, found = {b: problem_counts(problems[b], rng) for b in benchmarks}, {}
     for run in study.runs():
         seed = study.run.seeds.index(run.seed)
-        own = {b: cells[run.size, run.method, b].correct[seed : seed + 1] for b in benchmarks}
+        cells = {b: scores.cells[run.size, run.method, b].correct for b in benchmarks}
+        own = {b: cell[seed : seed + 1] for b, cell in cells.items()}
         found[run] = accuracies_of(own, counts, benchmarks, rng).values[AVERAGE]
     return found
 

@@ -187,13 +187,7 @@ def over_steps(
 ) -> Any:
     """Return a quantity of the metrics: a panel per size, a line per method and one per training.
 
-    Args:
-        artefacts: the files of the study.
-        name: key of the quantity in a record of the metrics.
-        title: title of the figure.
-        label: label of the vertical axis, with the unit.
-        log: whether that axis is logarithmic.
-        reference: height and label of a horizontal line.
+    `reference` is height and label of a horizontal line.
     """
     study = artefacts.study
     values = artefacts.of_runs(lambda run: values_of(artefacts, run, name))

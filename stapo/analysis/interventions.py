@@ -83,8 +83,8 @@ def arm_title(study: Study, arm: str) -> str:
 def predicted_change(logps: Values, entropies: Values, advantages: Values) -> Values:
     """Return the entropy change of tokens that the lemma predicts, up to a positive factor.
 
-    It is -p(y) [log p(y) - E log p] [A(y) - E A], where E log p is -H. The advantages of a group have mean 0;
-    E A over the vocabulary at a single token is unknown, and 0 is our choice.
+    It is -p(y) [log p(y) - E log p] [A(y) - E A], where E log p is exactly -H. The advantages of a group have
+    mean 0; E A over the continuations at a token is unknown, and 0 is our choice.
 
     Source: STAPO v4 and v5, lemma on the entropy change of a token.
     """

@@ -69,7 +69,7 @@ def _gaps(table: MainTable, target: str) -> tuple[Column[TableRow], Column[Table
 RESPONSES: list[Column[TableRow]] = [
     SIZE,
     METHOD,
-    Column("Training seeds", lambda row: row.seeds),
+    Column("Training seeds", lambda row: len(next(iter(row.responses.values())).correct)),
     _mean("Mean tokens", lambda cell: cell.mean("num_tokens"), ".1f"),
     _mean("Truncated [%]", lambda cell: 100 * cell.mean("truncated")),
     _mean("No box [%]", lambda cell: 100 * cell.share("no_box")),

@@ -178,10 +178,7 @@ def steps_with_few_silenced(artefacts: Artefacts, method: str) -> Iterator[Measu
 def _gain(
     artefacts: Artefacts, method: str, decoding: str, sizes: Sequence[str]
 ) -> tuple[float, Array]:
-    """Return the mean over sizes of 100 (Avg / that of the strongest baseline - 1), and its resamples.
-
-    The strongest baseline is cross-fitted: see `stapo.evaluation.statistics`.
-    """
+    """Return the mean over sizes of 100 (Avg / the cross-fitted strongest baseline - 1), and resamples."""
     study, benchmarks = artefacts.study, artefacts.study.run.benchmarks
     _need(study, [method, *BASELINES], [decoding])
     known, scores = accuracies(artefacts, decoding, tuple(benchmarks)), artefacts.scores(decoding)
@@ -319,8 +316,8 @@ def spurious_gradient(
             if scope == "all":
                 low = one.numbers("entropy") < percentile(one.frame)
                 spurious, high = one.correct & one.rare & low, one.correct & ~one.rare & ~low
-            norm = np.where(one.measured, one.norm, 0.0)
-            found = relative(one.sample, norm, spurious & one.measured, high & one.measured)
+            known = one.measured
+            found = relative(one.sample, one.known_norm, spurious & known, high & known)
             what = (
                 f"mean gradient norm of spurious tokens of {one.title}, above that of high probability and "
                 "high entropy [%]"
@@ -329,8 +326,18 @@ def spurious_gradient(
 
 
 def _within_bounds(one: Recorded) -> tuple[Mask, Mask]:
-    """Yield the tokens whose exact gradient norm is within its bounds, and those with a gradient."""
-    distance = one.outside_bounds
+    """Return the tokens whose gradient norm is within its bounds, and those with a gradient.
+
+    With w the derivative of the surrogate by the log-probability (ratio * A, 0 where clipped),
+    w^2 (1 - 2 p + e^-H) <= |grad_z J|^2 <= w^2 (2 - 2 p - C H^2) (v5); the bounds are as recorded.
+    """
+    exact, low, high, ratio, advantage = (
+        one.numbers(name)
+        for name in ("gradient_norm_sq", "lower_bound", "upper_bound", "ratio", "advantage")
+    )
+    square = np.where(np.nan_to_num(exact) > 0, ratio * advantage, np.nan) ** 2
+    with np.errstate(divide="ignore", invalid="ignore"):
+        distance = np.maximum(low - exact, exact - high) / square
     return distance <= ROUNDING, ~np.isnan(distance)
 
 
@@ -383,7 +390,7 @@ QUANTITIES: dict[str, Callable[..., Iterator[Measured]]] = {
         # A word has two letters or more, and nothing else.
         classes=lambda one: (
             _texts(one, lambda text: len(text) > 1 and text.isalpha()),
-            one.retained,
+            one.is_kind("retained"),
         ),
     ),
 }

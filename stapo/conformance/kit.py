@@ -75,11 +75,7 @@ def run_checks(trainer: Trainer, method_name: str) -> list[Check]:
 
     First, its update is compared with the fixtures of the method. Then its update of one mini-batch in a
     single micro-batch is compared with its update of the same mini-batch in several micro-batches, on several
-    ranks, in another order, and with padding.
-
-    Args:
-        trainer: trainer under test; an exception counts as a failure and is shown.
-        method_name: method with fixtures: grpo, justrl, 20-entropy, stapo or stapo-v2.
+    ranks, in another order, and with padding. An exception of the trainer counts as a failure and is shown.
     """
 
     def check(
@@ -134,12 +130,7 @@ def _pad(batch: MiniBatch, columns: int, padding: dict[str, float]) -> MiniBatch
 
 
 def conventions(trainer: Trainer, method_name: str) -> dict[str, str]:
-    """Return the conventions of a trainer: question -> answer.
-
-    Args:
-        trainer: trainer under test.
-        method_name: method that it is meant to implement.
-    """
+    """Return the conventions of a trainer that is meant to implement a method: question -> answer."""
     batch, method = probe(method_name), METHODS[method_name]
     update = trainer(batch, PROBE_LAYOUT, method)
     keep = update.gradient != 0

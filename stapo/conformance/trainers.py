@@ -32,10 +32,7 @@ PATIENCE = 20.0
 class RankAccelerator:
     """The methods of an Accelerator that the losses use, for one rank in a thread.
 
-    Args:
-        rank: index of the rank.
-        slots: list of a value of each rank, which the ranks share.
-        barrier: barrier of the ranks.
+    The ranks share the slots, a value of each, and the barrier.
     """
 
     device = torch.device("cpu")
@@ -193,8 +190,5 @@ def _trl(batch: MiniBatch, layout: Layout, method: Method) -> Update:
     return on_ranks(layout, run)
 
 
-TRAINERS: dict[str, tuple[Trainer, str]] = {
-    "ours": (_ours, "stapo"),
-    "trl-dapo": (_trl, "justrl"),
-}
+TRAINERS: dict[str, tuple[Trainer, str]] = {"ours": (_ours, "stapo"), "trl-dapo": (_trl, "justrl")}
 """Name -> trainer and the method that it is meant to implement."""

@@ -118,13 +118,8 @@ class SeededSampling(LogitsProcessor):  # type: ignore[misc]
         scores = self.warpers(input_ids, scores.float())
         width = scores.shape[1]
         uniform = torch.stack([torch.rand(width, generator=g) for g in self.generators])
-        return scores + gumbel_noise(uniform).to(scores.device)
-
-
-def gumbel_noise(uniform: Tensor) -> Tensor:
-    """Return Gumbel noise; the maximum of scores plus noise is a sample of the scores' softmax."""
-    # rand() may be 0; its next larger value is 2^-24.
-    return -torch.log(-torch.log(uniform.clamp(min=2.0**-25)))
+        # Gumbel noise. rand() may be 0; its next larger value is 2^-24.
+        return scores - torch.log(-torch.log(uniform.clamp(min=2.0**-25))).to(scores.device)
 
 
 def load_engine(backend: str, model: Path, sampling: Sampling, settings: EngineSettings) -> Engine:

@@ -82,15 +82,7 @@ def generate(
 ) -> int:
     """Write the responses to every benchmark; return how many had to be generated.
 
-    Args:
-        model: directory of the checkpoint.
-        config: everything that determines the responses, except the benchmark.
-        decoding: sampling settings.
-        evaluation: backend, batch size, lengths, seed.
-        benchmarks: benchmarks to answer.
-        work: directory of the stores.
-        settings: settings of the engine, which do not determine responses.
-        end_tokens: end tokens of the study, in addition to the tokenizer's.
+    `config` is everything that determines the responses, except the benchmark; `work` contains the stores.
 
     Raises:
         BusyError: another process uses `work`.

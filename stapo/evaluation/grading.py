@@ -162,12 +162,7 @@ def last_boxed(text: str) -> str | None:
 
 
 def final_answer(gold: str, response: str) -> str | None:
-    """Return the answer of a response: its last box, or a list of its last boxes; None without a box.
-
-    Args:
-        gold: trusted gold answer, which determines the number of parts.
-        response: untrusted response.
-    """
+    """Return the answer of a response: its last box, or as many of its last boxes as the gold has parts."""
     boxes = sorted(_closed(response))
     if not boxes:
         return None

@@ -78,12 +78,7 @@ def gold_and_responses(problems: Sequence[AnsweredProblem]) -> list[tuple[str, s
 
 
 def score_rows(problems: Sequence[AnsweredProblem], grades: Sequence[Grade]) -> list[ScoreRow]:
-    """Return the score rows of the rule-based grader, ordered by problem and sample.
-
-    Args:
-        problems: problems with their responses.
-        grades: grades of `gold_and_responses`.
-    """
+    """Return the score rows by the grades of `gold_and_responses`, ordered by problem and sample."""
     left = iter(grades)
     return [
         ScoreRow(
@@ -124,14 +119,8 @@ def score(
 ) -> float:
     """Grade every response, write the scores and return avg@N by the rules.
 
-    Answers on which the grader timed out or crashed count as wrong; the tables report their number.
-
-    Args:
-        completions: file of published responses.
-        identity: metadata of the scores, without engine and provenance.
-        output: parquet file, written atomically.
-        judge: verifier for the responses that the rules reject.
-        task: lm-eval task of the benchmark, by which problems are counted and questions have no instruction.
+    Answers on which the grader timed out or crashed count as wrong; the tables report their number. By the
+    lm-eval task of the benchmark, problems are counted, and the verifier reads questions without instruction.
 
     Raises:
         DamagedFileError: responses are truncated, corrupt or missing.

@@ -29,8 +29,6 @@ DETECTABLE = 2.80
 """Standard errors of the smallest detectable difference: 1.96 for a level of 5 % and 0.84 for 80 % power."""
 NORMAL = 1.959964
 """97.5 % quantile of the standard normal distribution."""
-
-
 SPLITS = 400
 """Random halves in which the strongest baseline is chosen, each used both ways."""
 SEED = 0
@@ -66,16 +64,9 @@ def average_at_n(correct: Array) -> float:
 
 
 def pass_at_k(correct: Array, k: int) -> float:
-    """Return the unbiased estimate of the probability that at least one of k samples is correct.
+    """Return the unbiased estimate of the probability that one of k samples is correct, of (S, P, N).
 
-    Args:
-        correct: verdicts (S, P, N).
-        k: number of samples.
-
-    Raises:
-        ValueError: k is not in 1 to N.
-
-    Source: arXiv 2107.03374, eq. 1.
+    It raises `ValueError` if k is not in 1 to N. Source: arXiv 2107.03374, eq. 1.
     """
     n = correct.shape[2]
     if not 1 <= k <= n:
@@ -106,12 +97,9 @@ def bootstrap_means(correct: Array, counts: Array, seeds: NDArray[np.int64]) -> 
     With one seed only the problems vary, so the interval says nothing about the method. Drawing S out of
     S seeds gives a variance that is too small by the factor (S - 1) / S, and is itself uncertain: both are
     corrected, the latter as in Student's interval. With few or similar seeds, intervals are wide. Draws can
-    be beyond 0 and 1: limited here, the mean over benchmarks would be biased (see `percent_interval`).
+    be beyond 0 and 1: limited here, the mean over benchmarks would be biased (see `accuracies_of`).
 
-    Args:
-        correct: verdicts (S, P, N).
-        counts: result of `problem_counts`, (resamples, P).
-        seeds: result of `seed_choices`, (resamples, S).
+    Verdicts are (S, P, N), counts (resamples, P) by `problem_counts`, seeds (resamples, S) by `seed_choices`.
     """
     # Sums of integers are exact in any order. BLAS adds in a different order on another CPU, and a table
     # that differs in its last digit would not verify there.
@@ -131,12 +119,6 @@ def interval(value: float, draws: Array) -> Interval:
     return Interval(value, float(low), float(high))
 
 
-def percent_interval(value: float, draws: Array) -> Interval:
-    """Return `interval` of a share in percent, with ends between 0 and 100."""
-    found = interval(value, draws)
-    return Interval(value, max(found.low, 0.0), min(found.high, 100.0))
-
-
 class Accuracies(NamedTuple):
     """Accuracies of one method in percent, on benchmarks and averaged over them (`AVERAGE`)."""
 
@@ -152,21 +134,21 @@ def accuracies_of(
     averaged: Iterable[str],
     rng: np.random.Generator,
 ) -> Accuracies:
-    """Return the accuracies of a method.
+    """Return the accuracies of a method, from the verdicts (S, P, N) and `problem_counts` of each benchmark.
 
-    Args:
-        cells: benchmark -> verdicts (S, P, N).
-        counts: benchmark -> result of `problem_counts`; the same for all methods, and so are paired.
-        averaged: benchmarks of the average.
-        rng: random generator for the seeds.
+    With the same counts for all methods, these are paired. The average is over the benchmarks `averaged`.
     """
     seeds = {n: seed_choices(n, rng) for n in dict.fromkeys(map(len, cells.values()))}
     draws = {b: 100 * bootstrap_means(c, counts[b], seeds[len(c)]) for b, c in cells.items()}
     values = {b: 100 * average_at_n(cell) for b, cell in cells.items()}
     draws[AVERAGE] = np.mean([draws[b] for b in averaged], axis=0)
     values[AVERAGE] = float(np.mean([values[b] for b in averaged]))
-    intervals = {name: percent_interval(value, draws[name]) for name, value in values.items()}
-    return Accuracies(intervals, draws)
+    intervals = {name: interval(value, draws[name]) for name, value in values.items()}
+    limited = {
+        name: Interval(one.value, max(one.low, 0.0), min(one.high, 100.0))
+        for name, one in intervals.items()
+    }
+    return Accuracies(limited, draws)
 
 
 def mean_of_seeds(values: Sequence[float]) -> Interval:
@@ -243,11 +225,7 @@ def paired_difference(
     checkpoints. With several it is that of the draws, which also vary the seeds: it is about methods, and
     agrees with the interval.
 
-    Args:
-        first: verdicts (S, P, N) of each benchmark.
-        second: verdicts of another method on the same problems.
-        draws: differences of the two averages in the same resamples, (resamples,).
-        rng: random generator for the sign flips.
+    Verdicts are (S, P, N) for each benchmark; draws (resamples,) are differences in the same resamples.
     """
     value, questions, flips = 0.0, 0.0, np.zeros(RESAMPLES)
     checkpoints = all(len(cell) == 1 for cell in (*first, *second))
@@ -287,15 +265,12 @@ def strongest(
 ) -> tuple[float, dict[str, float]]:
     """Return the cross-fitted average of the strongest baseline in percent, without the bias of the choice.
 
-    Also returned is the share of the halves in which each baseline was the strongest.
+    Also returned is the share of the halves in which each baseline was the strongest, by the verdicts
+    (S, P, N) of each baseline on the same benchmarks.
 
     If baselines are equal, the expected value is their common one; if one is clearly the strongest, it is
     that one's average. In between a weaker one is chosen in some halves: the value is then too low by less
     than the difference between the two.
-
-    Args:
-        baselines: name -> verdicts (S, P, N) of each benchmark, with the same problems for all.
-        rng: random generator of the halves, the same halves for all baselines.
     """
     names, cells = [*baselines], [*baselines.values()]
     problems = [_halves(cell.shape[1], rng) for cell in cells[0]]
@@ -335,12 +310,8 @@ def over_strongest(
 ) -> tuple[float, Array]:
     """Return the cross-fitted average of the strongest baseline, and resamples of the relative gain over it.
 
-    All are in percent. An average is at least 0, and a baseline's 1e-9.
-
-    Args:
-        ours: (resamples,) averages of the method.
-        baselines: name -> verdicts (S, P, N) of each benchmark.
-        draws: name -> (resamples,) averages of a baseline.
+    All are in percent; `ours` and `draws` are (resamples,), verdicts (S, P, N) for each benchmark. An
+    average is at least 0, and a baseline's 1e-9.
     """
     value, shares = strongest(baselines, np.random.default_rng(SEED))
     mixed = np.sum([share * draws[name] for name, share in shares.items()], axis=0)

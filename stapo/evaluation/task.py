@@ -37,11 +37,7 @@ def load_rows(**metadata: Any) -> "DatasetDict":
 
 
 def benchmark_rows(metadata: Mapping[str, Any]) -> list[Row]:
-    """Return the rows of a benchmark.
-
-    Args:
-        metadata: metadata of the task: `builder` and `family`, or `hub`, `revision`, `split` and `names`; the
-            expected `rows` and `sha256`.
+    """Return the rows of a benchmark by the metadata of its task: see benchmarks/README.md.
 
     Raises:
         ValueError: the builder is unknown, or the number of rows or the checksum differs.

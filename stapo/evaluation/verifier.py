@@ -109,11 +109,9 @@ def _ids(tokenizer: Any, template: str, question: Question, response: str) -> li
     text = template.format(
         question=question.question, gold_answer=question.gold, llm_response=response
     )
-    before = after = ""
-    if tokenizer.chat_template:
-        chat = [{"role": "user", "content": PLACE}]
-        filled = tokenizer.apply_chat_template(chat, add_generation_prompt=True, tokenize=False)
-        before, _, after = filled.partition(PLACE)
+    chat = [{"role": "user", "content": PLACE}]
+    filled = tokenizer.apply_chat_template(chat, add_generation_prompt=True, tokenize=False)
+    before, _, after = filled.partition(PLACE)
     ids: list[int] = []
     for part, is_ours in ((before, True), (text, False), (after, True)):
         ids += tokenizer.encode(part, add_special_tokens=False, split_special_tokens=not is_ours)

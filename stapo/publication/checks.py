@@ -82,14 +82,9 @@ def _setting_faults(results: Results, job: Job, run: TrainingRun, record: dict[s
 
 
 def command_faults(study: Study, run: TrainingRun, attempt: dict[str, Any], last: bool) -> Errors:
-    """Yield how the command of an attempt contradicts the published study.
+    """Yield how the recorded command of a training's attempt contradicts the published study.
 
-    Args:
-        study: the published study.
-        run: the training of the attempt.
-        attempt: the training's record of it, without a study if it was started by hand.
-        last: whether the training finished in this attempt. What was removed from the study before its
-            last attempt was removed before there were results.
+    What was removed from the study before the last attempt was removed before there were results.
     """
     named = dict(pairwise(attempt["command"])).get("train", "--study")
     if named not in (str(run), "--study"):

@@ -15,12 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from stapo import paths
-from stapo.files import (
-    fingerprint,
-    read_json,
-    replace_file,
-    write_json,
-)
+from stapo.files import fingerprint, read_json, replace_file, write_json
 from stapo.provenance import SUMS, environment, file_sha256, is_hidden
 from stapo.records.responses import AnsweredProblem, read_responses
 from stapo.stages import Job, jobs_of

@@ -139,12 +139,7 @@ def write_responses(path: Path, problems: Sequence[AnsweredProblem]) -> None:
 def read_responses(
     path: Path, rows: int | None = None, samples: int | None = None
 ) -> list[AnsweredProblem]:
-    """Return the published responses to a benchmark, problem by problem.
-
-    Args:
-        path: file written by `write_responses`.
-        rows: expected number of problems, if known.
-        samples: expected number of responses to each, if known.
+    """Return the published responses to a benchmark: as many problems and samples as expected, if known.
 
     Raises:
         DamagedFileError: a line is damaged, or problems or responses are missing.

@@ -107,12 +107,7 @@ def metadata_of(identity: ScoreIdentity) -> dict[bytes, str]:
 
 
 def read_score_file(path: Path) -> tuple[pa.Table, ScoreIdentity]:
-    """Return the table and the metadata of a score file.
-
-    Raises:
-        FileNotFoundError: the file does not exist.
-        DamagedFileError: it is not a score file.
-    """
+    """Return table and metadata of a score file; it raises as `read_table` and `read_identity` do."""
     return read_table(path, SCHEMA), read_identity(path)
 
 

@@ -94,13 +94,9 @@ def rows_per_step(megabytes: int, steps: int) -> int:
 
 
 def sample_sizes(counts: Mapping[Kind, int], rows: int) -> dict[Kind, int]:
-    """Return how many tokens of each kind are sampled in a step.
+    """Return how many of the tokens of each kind are sampled in a step, `rows_per_step` in all.
 
     Silenced and retained candidates get up to a quarter each, other tokens the rest; our choice.
-
-    Args:
-        counts: kind -> its number of tokens in the mini-batch.
-        rows: result of `rows_per_step`.
     """
     quarter = rows // 4
     silenced, retained = min(counts["silenced"], quarter), min(counts["retained"], quarter)
@@ -109,10 +105,5 @@ def sample_sizes(counts: Mapping[Kind, int], rows: int) -> dict[Kind, int]:
 
 
 def read_token_file(path: Path) -> pa.Table:
-    """Return the token records of a training.
-
-    Raises:
-        DamagedFileError: the file is truncated or corrupt, or has other columns.
-        FileNotFoundError: there is no such file.
-    """
+    """Return the token records of a training; it raises as `read_table` does."""
     return read_table(path, SCHEMA, or_else=MARKED)

@@ -12,24 +12,16 @@ CONFIDENCE = {
     "M": "from secondary copies that agree",
     "L": "inferred",
 }
+"""How sure a number of `paper.yaml` is, in words."""
 
 
 @cache
 def paper() -> Any:
     """Return the content of `paper.yaml`."""
-    return yaml.safe_load(_text("paper.yaml"))
+    return yaml.safe_load((FOLDER / "paper.yaml").read_text())
 
 
 @cache
 def claims() -> Any:
     """Return the content of `claims.yaml`."""
-    return yaml.safe_load(_text("claims.yaml"))
-
-
-def _text(name: str) -> str:
-    return (FOLDER / name).read_text()
-
-
-def confidence(letter: str) -> str:
-    """Return how sure a number of `paper.yaml` is, in words."""
-    return CONFIDENCE[letter]
+    return yaml.safe_load((FOLDER / "claims.yaml").read_text())

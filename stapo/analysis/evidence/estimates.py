@@ -66,12 +66,7 @@ class Sample:
 
 
 def sample_of(frames: Sequence[pd.DataFrame], prompts_per_step: int) -> Sample:
-    """Return the sample of some trainings, tokens in the order of the frames.
-
-    Args:
-        frames: token records of each training, with the columns step, prompt and weight.
-        prompts_per_step: number of prompts of a mini-batch.
-    """
+    """Return the sample of some trainings, tokens in the order of the frames, their token records."""
     training = np.repeat(np.arange(len(frames)), [len(frame) for frame in frames]).astype(np.int64)
     keys = pd.concat([frame[["step", "prompt"]] for frame in frames]).assign(training=training)
     step: Indices = np.asarray(keys.groupby(["training", "step"]).ngroup(), np.int64)
@@ -99,13 +94,7 @@ def variance(sample: Sample, contributions: Array) -> float:
 
 
 def _spread(sums: Array, group: Indices, size: int) -> float:
-    """Return the sum over groups of the variance of their total.
-
-    Args:
-        sums: (m,) sums of the units that have any.
-        group: (m,) index of the group of each unit.
-        size: number of units of a group, with those without a sum.
-    """
+    """Return the sum of the variances of totals of groups of `size` units; sums and group are (m,)."""
     there = np.bincount(group)
     units = np.maximum(there, size)
     means = np.bincount(group, sums) / units
@@ -117,13 +106,7 @@ def _spread(sums: Array, group: Indices, size: int) -> float:
 
 
 def share(sample: Sample, part: Mask, whole: Mask) -> Interval:
-    """Return the share of a class in another that contains it.
-
-    Args:
-        sample: the recorded tokens.
-        part: (n,) tokens of the class.
-        whole: (n,) tokens of the class that contains it.
-    """
+    """Return the share of a class of tokens in another that contains it; both are (n,)."""
     if not (size := total(sample, whole)):
         return Interval(nan, nan, nan)
     value = total(sample, part) / size
@@ -185,15 +168,7 @@ def relative(sample: Sample, y: Array, of: Mask, against: Mask) -> Interval:
 def _with_t(
     sample: Sample, value: float, contributions: Array, classes: Sequence[Mask], skewed: bool
 ) -> Interval:
-    """Return an estimate about some classes of tokens, with the interval of Student's t.
-
-    Args:
-        sample: the recorded tokens.
-        value: the estimate.
-        contributions: (n,) contribution of each token to it, to first order.
-        classes: classes of tokens that it is about.
-        skewed: whether the interval is that of its logarithm.
-    """
+    """Return an estimate with Student's interval from the contributions (n,), of its logarithm if skewed."""
     units = sample.prompt if sample.trainings == 1 else sample.training
     freedom = min(len(np.unique(units[one])) for one in classes) - 1
     if freedom < 1:

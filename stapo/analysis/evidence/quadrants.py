@@ -4,14 +4,8 @@ v4 and v5 of the paper have the four classes with A > 0, v1 to v3 all eight; tok
 gradient and belong to none. Thresholds are those of `recorded`. Gradient norms are those of the surrogate
 at the logits of a token, without the loss's divisor (0 where the ratio is clipped).
 
-The predicted entropy change is the lemma of v4 and v5 (Xi et al.) per token,
-
-    -p (log p - E log p) (A - E A) = -p (log p + H) (A - E A),
-
-up to a positive factor that the lemma leaves open, such as the learning rate. The expectation of log p over
-the policy at a position is -H, exactly. E A is taken as 0 (our choice): it is the expectation of the
-advantage over the continuations of a position, which was not measured; over the responses to a prompt, it
-is 0 by the normalisation within the group. p and H are those of the token selection.
+The predicted entropy change is that of `stapo.analysis.interventions.predicted_change`, with p and H as the
+token selection saw them.
 
 The learning potential of v1 to v3 is not computed: its formula is not known here.
 """
@@ -27,7 +21,7 @@ import numpy as np
 from stapo.analysis.evidence.estimates import Mask, mean, ratio, relative, share
 from stapo.analysis.evidence.recorded import Recorded, Tokens
 from stapo.evaluation.statistics import Interval
-from stapo.reference import confidence, paper
+from stapo.reference import CONFIDENCE, paper
 
 NAMES = (
     "low probability, low entropy (S2T silences)",
@@ -99,5 +93,5 @@ def paper_note() -> str:
     return (
         f"The paper ({stated['revision']}, {stated['size']} under {stated['under']}) prints "
         f"{stated['spurious_against_high_high']:+.1f} % for the first quadrant against the last "
-        f"({confidence(stated['confidence'])})."
+        f"({CONFIDENCE[stated['confidence']]})."
     )

@@ -58,11 +58,6 @@ class Recorded:
         return self.is_kind("silenced")
 
     @property
-    def retained(self) -> Mask:
-        """What S2T retains of its candidates."""
-        return self.is_kind("retained")
-
-    @property
     def correct(self) -> Mask:
         """Tokens with A > 0."""
         return self.numbers("advantage") > 0
@@ -71,7 +66,7 @@ class Recorded:
     def rare(self) -> Mask:
         """Tokens of low probability."""
         below = ~self.correct & (self.numbers("probability") < self.tau_p)
-        rare: Mask = self.silenced | self.retained | below
+        rare: Mask = self.silenced | self.is_kind("retained") | below
         return rare
 
     @cached_property
@@ -95,22 +90,6 @@ class Recorded:
     def known_norm(self) -> Array:
         """The norm, 0 where unknown."""
         return np.where(self.measured, self.norm, 0.0)
-
-    @property
-    def outside_bounds(self) -> Array:
-        """How far a squared norm lies outside the bounds of the theorem (v5), / w^2; nan without a gradient.
-
-        With w the derivative of the surrogate by the log-probability (ratio * A, 0 where clipped),
-        w^2 (1 - 2 p + e^-H) <= |grad_z J|^2 <= w^2 (2 - 2 p - C H^2); the bounds are as recorded.
-        """
-        exact, low, high, ratio, advantage = (
-            self.numbers(name)
-            for name in ("gradient_norm_sq", "lower_bound", "upper_bound", "ratio", "advantage")
-        )
-        square = np.where(np.nan_to_num(exact) > 0, ratio * advantage, np.nan) ** 2
-        with np.errstate(divide="ignore", invalid="ignore"):
-            outside: Array = np.maximum(low - exact, exact - high) / square
-        return outside
 
     def numbers(self, column: str) -> Array:
         """Return a column as numbers, nan where it is null."""

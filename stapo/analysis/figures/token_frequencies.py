@@ -39,10 +39,7 @@ def make(artefacts: Artefacts) -> Any:
 
 
 def _rows(one: Recorded, kind: str) -> list[dict[str, Any]]:
-    """Return the rows of the bars, the most frequent token first.
-
-    Tokens are in quotation marks, shortened and all different.
-    """
+    """Return the rows of the bars, the most frequent token first, shortened and all different."""
     of_kind = one.is_kind(kind)
     tokens = one.frame["token"].to_numpy(dtype=object)
     weights: dict[str, float] = {}

@@ -53,11 +53,7 @@ def make(artefacts: Artefacts) -> Table:
 
 
 def cases(one: Recorded) -> Iterator[SimpleNamespace]:
-    """Yield the cases of one method and size: those of the largest norms first.
-
-    Each is a namespace of the columns of the records, and of size, title (of the method), chosen (how),
-    norm, context (with the token in brackets) and top (the most likely tokens, in percent).
-    """
+    """Yield the cases of one method and size, the largest norms first: columns of the records, and more."""
     norms = np.where(one.silenced & one.measured, one.norm, 0.0)
     shuffled = one.shuffled(one.silenced)
     largest = shuffled[np.argsort(-norms[shuffled], kind="stable")][:LARGEST]

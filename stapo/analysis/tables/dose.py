@@ -13,39 +13,26 @@ from stapo.study import TrainingRun
 EXHIBIT = Exhibit(order=20, title="Dose of the methods")
 
 
-class Dose(NamedTuple):
-    """One training, in percent."""
-
-    acts: float
-    """Updates in which it changes the weight of a token in the gradient."""
-    silenced: float
-    """Tokens that S2T or another mask of candidates silences."""
-    dropped: float
-    """Tokens that the selection does not keep."""
-    touched: float
-    """Tokens whose weight it changes."""
-    weight: float
-    """Sum of these changes, of the sum of all weights."""
-
-
 class Row(NamedTuple):
     """A method at a size, with the doses of its trainings."""
 
     size: str
     title: str
-    doses: list[Dose]
+    doses: list[dict[str, float]]
 
 
-def dose(artefacts: Artefacts, run: TrainingRun) -> Dose:
-    """Return the dose of a training."""
+def dose(artefacts: Artefacts, run: TrainingRun) -> dict[str, float]:
+    """Return the dose of a training: heading of a column -> value."""
     dropped = 1 - values_of(artefacts, run, "kept_fraction")
-    touched, weight = (
-        values_of(artefacts, run, name) for name in ("touched_fraction", "touched_weight")
-    )
-    acts = 100 * float(((dropped > 0) | (touched > 0)).mean())
-    silenced = float(values_of(artefacts, run, "silenced_fraction").mean())
-    means = (100 * float(one.mean()) for one in (dropped, touched, weight))
-    return Dose(acts, silenced, *means)
+    touched = values_of(artefacts, run, "touched_fraction")
+    return {
+        "Updates in which it acts [%]": 100 * float(((dropped > 0) | (touched > 0)).mean()),
+        "Tokens silenced [%]": float(values_of(artefacts, run, "silenced_fraction").mean()),
+        "Tokens not kept [%]": 100 * float(dropped.mean()),
+        "Tokens touched [%]": 100 * float(touched.mean()),
+        "Change of their weights [%]": 100
+        * float(values_of(artefacts, run, "touched_weight").mean()),
+    }
 
 
 def rows_of(artefacts: Artefacts) -> Iterator[Row]:
@@ -60,23 +47,13 @@ def rows_of(artefacts: Artefacts) -> Iterator[Row]:
 def make(artefacts: Artefacts) -> Table:
     """Return the table of doses, a row for each size and method."""
 
-    def column(heading: str, name: str) -> Column[Row]:
-        return estimated(
-            heading, lambda row: mean_of_seeds([getattr(one, name) for one in row.doses]), ".3g"
-        )
+    def column(heading: str) -> Column[Row]:
+        return estimated(heading, lambda row: mean_of_seeds([one[heading] for one in row.doses]))
 
-    columns: list[Column[Row]] = [
-        SIZE,
-        METHOD,
-        column("Updates in which it acts [%]", "acts"),
-        column("Tokens silenced [%]", "silenced"),
-        column("Tokens not kept [%]", "dropped"),
-        column("Tokens touched [%]", "touched"),
-        column("Change of their weights [%]", "weight"),
-    ]
+    rows = [*rows_of(artefacts)]
     return Table(
-        columns=columns,
-        rows=[*rows_of(artefacts)],
+        columns=[SIZE, METHOD, *map(column, rows[0].doses[0])],
+        rows=rows,
         caption="What each method does to an update, compared with the clipped surrogate with the same clip "
         "in which every token counts. In brackets: 95 % intervals over training seeds (Student's t).",
         notes=[

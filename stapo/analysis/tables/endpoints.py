@@ -158,11 +158,7 @@ def _by_model(study: Study, found: Values, size: str, method: str) -> list[list[
 def paired_gap(ours: Sequence[Sequence[float]], theirs: Sequence[Sequence[float]]) -> Gap:
     """Return the difference of a target and another method, over pairs of equal base model and seed.
 
-    The exact test is over all signs of the differences.
-
-    Args:
-        ours: one value for each training of the target, by base model, then by seed.
-        theirs: those of the other method, in the same order.
+    Values are by base model, then by seed. The exact test is over all signs of the differences.
     """
     gaps = [[a - b for a, b in zip(*of, strict=True)] for of in zip(ours, theirs, strict=True)]
     pairs = [gap for of in gaps for gap in of]

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.table import Column, Table
 from stapo.exhibits import Exhibit
-from stapo.reference import confidence, paper
+from stapo.reference import CONFIDENCE, paper
 from stapo.study import Study
 
 EXHIBIT = Exhibit(order=100, title="Hyperparameters")
@@ -34,7 +34,7 @@ class Setting(NamedTuple):
         if self.stated is None:
             return f"our choice: the paper does not state it{about}"
         verdict = "as in the paper" if self.ours == self.stated else "differs from the paper"
-        return f"{verdict} [{confidence(self.letter)}]{about}"
+        return f"{verdict} [{CONFIDENCE[self.letter]}]{about}"
 
 
 def _shown(value: Any) -> str:

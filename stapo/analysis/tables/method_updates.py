@@ -50,6 +50,6 @@ def make(artefacts: Artefacts) -> Table:
         ),
         notes=[
             "Touched: tokens whose weight in the gradient the method changes. Cosine: of the change of the "
-            "weights with that of the first method.",
+            "weights with that of the first method."
         ],
     )

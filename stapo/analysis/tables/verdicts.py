@@ -12,7 +12,7 @@ from stapo.analysis.quantities import QUANTITIES, Measured, UnmeasuredError
 from stapo.analysis.table import Column, Table
 from stapo.exhibits import Exhibit
 from stapo.methods import BASELINES
-from stapo.reference import claims, confidence, paper
+from stapo.reference import CONFIDENCE, claims, paper
 from stapo.study import Study
 
 EXHIBIT = Exhibit(order=10, title="The paper's claims")
@@ -161,7 +161,7 @@ COLUMNS: list[Column[Decided]] = [
     Column("Reason, and what it rests on", _reason, text=True),
     Column("Size", lambda row: row.where, text=True),
     Column("Revision", lambda row: row.claim.revision, text=True),
-    Column("Source of the claim", lambda row: confidence(row.claim.confidence), text=True),
+    Column("Source of the claim", lambda row: CONFIDENCE[row.claim.confidence], text=True),
     Column("Training seeds", lambda row: row.seeds),
 ]
 RULE = (

@@ -22,6 +22,7 @@ def compared(raw, root, *, sizes=("1.7B",), benchmarks=SIX, decoding="t1.0-p1.0"
         "benchmarks": [*benchmarks],
     }  # fmt: skip
     study = parse_study(raw)
+    assert study.compared() == (["stapo", "stapo-v2"], [*BASELINES])
     write_scores(root, study)
     table = tabulated(root, study)
     return table, compare(study, table)
@@ -41,9 +42,6 @@ def test_ours_stands_beside_the_papers_cell_of_its_revision(raw_study, tmp_path,
     text = render(table, against)
     assert f"| v1 to v3 | 1.7B | {title} | aime24 | {own.value:.2f}<br>[" in text
     assert f" | 16.04 | {own.value - 16.04:+.2f}<br>[" in text
-
-
-# Hyperparameters
 
 
 def rows(**changes):

@@ -8,19 +8,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 from rich.console import Console
+from synthetic import WRONG
 
 from stapo.analysis.compare import compare, print_comparison
-from stapo.records.scores import ScoreRow, write_score_file
+from stapo.records.scores import write_score_file
 from stapo.study import StudyError
-
-ROW = ScoreRow(0, 0, "7", "8", "wrong", False, 3, False, False, "not_asked", False, False)
 
 
 def written(path: Path, share: float, seed: int, problems: int = 40) -> float:
     """Write a score file of four samples, its rows in any order; return its accuracy in percent."""
     rng = np.random.default_rng(seed)
     rows = [
-        replace(ROW, problem=p, sample=n, gold=str(p), correct=bool(rng.random() < share))
+        replace(WRONG, problem=p, sample=n, gold=str(p), correct=bool(rng.random() < share))
         for p in range(problems)
         for n in range(4)
     ]
@@ -30,10 +29,8 @@ def written(path: Path, share: float, seed: int, problems: int = 40) -> float:
 
 
 def test_two_files_are_compared_problem_by_problem(tmp_path):
-    first, second = (
-        written(tmp_path / name, share, seed)
-        for name, share, seed in (("a.parquet", 0.3, 0), ("b.parquet", 0.8, 1))
-    )
+    first = written(tmp_path / "a.parquet", 0.3, 0)
+    second = written(tmp_path / "b.parquet", 0.8, 1)
     found = compare(tmp_path / "a.parquet", tmp_path / "b.parquet")
     (row,) = found.differences
     assert row.first.value == pytest.approx(first)

@@ -6,15 +6,7 @@ import oracle
 import pytest
 import torch
 
-from stapo.conformance import (
-    Layout,
-    MiniBatch,
-    Update,
-    conventions,
-    fixtures,
-    report,
-    run_checks,
-)
+from stapo.conformance import Layout, MiniBatch, Update, conventions, fixtures, report, run_checks
 from stapo.conformance.kit import DIVISOR, POLICY, SCOPE, find_trainer
 from stapo.methods import CONFORMANCE_METHODS, Method
 from stapo.objective import clipped_surrogate
@@ -68,7 +60,6 @@ def trainer(
         "kept": values.sum() / keep.sum().clamp(min=1),
         "all": values.sum() / batch.mask.sum().clamp(min=1),
         "width": values.sum() / batch.mask.numel(),
-        "sequences": sum(m * len(rows) for m, rows in zip(means, micro, strict=True)) / len(keep),
         "mean": sum(m / len(r) for m, r in zip(means, [r for r in layout for _ in r], strict=True))
         / len(layout),
     }

@@ -30,9 +30,6 @@ def recipe(name: str) -> ModuleType:
     return module
 
 
-# A plain loop
-
-
 def loop(batch: MiniBatch, layout: Layout, method: Method) -> Update:
     leaf = batch.logps.clone().requires_grad_()
     loss = recipe("pytorch_loop").accumulate(
@@ -42,11 +39,7 @@ def loop(batch: MiniBatch, layout: Layout, method: Method) -> Update:
     return Update(loss, leaf.grad)
 
 
-# TRL
-
-
 def s2t_rollout(batch: MiniBatch, method: Method) -> dict[str, Tensor]:
-    """Run the recipe's selection on a rollout of TRL, in one process."""
     trainer = copy.copy(trainers._shell())
     trainer.__class__ = type("Judged", (recipe("trl_grpo").S2TTrainer,), {})
     trainer.selection = dict(method.selection_args)
@@ -67,9 +60,6 @@ def trl(batch: MiniBatch, layout: Layout, method: Method) -> Update:
         return trainers._trl(batch, layout, method)
 
 
-# veRL
-
-
 @pytest.fixture(autouse=True)
 def verl(monkeypatch):
     """The names that the recipe imports of veRL, which is not installed here."""
@@ -81,9 +71,6 @@ def verl(monkeypatch):
         "verl.workers.utils.padding": {"response_to_nested": None},
     }
     for name, content in modules.items():
-        parts = name.split(".")
-        for end in range(1, len(parts)):
-            monkeypatch.setitem(sys.modules, ".".join(parts[:end]), ModuleType(parts[0]))
         monkeypatch.setitem(sys.modules, name, SimpleNamespace(**content))
 
 
@@ -93,14 +80,10 @@ def verl_update(batch: MiniBatch, layout: Layout, method: Method) -> Update:
     advantages = batch.advantages.unsqueeze(1) * batch.mask
     tables = batch.old_logps, batch.old_entropies, advantages, batch.mask
     keep = module.kept_tokens(*tables, 1, len(batch.mask), **method.selection_args)
-    info = {
-        "batch_num_tokens": int(keep.sum()),
-        "dp_size": len(layout),
-        "global_batch_size": len(keep),
-    }
-    config = SimpleNamespace(
-        clip_ratio_low=method.clip_low, clip_ratio_high=method.clip_high, global_batch_info=info
-    )
+    info = {"batch_num_tokens": int(keep.sum()), "dp_size": len(layout)}
+    info["global_batch_size"] = len(keep)
+    low, high = method.clip_low, method.clip_high
+    config = SimpleNamespace(clip_ratio_low=low, clip_ratio_high=high, global_batch_info=info)
     leaf, loss = batch.logps.clone().requires_grad_(), 0.0
     for rows in (rows for rank in layout for rows in rank):
         part, _ = module.policy_loss(
@@ -129,8 +112,6 @@ def test_verl_selects_in_each_mini_batch_of_all_ranks():
         module.policy_loss(logps, logps, advantages, mask, "seq-mean-token-mean")
 
 
-# What the page says
-
 JUDGED = {"pytorch_loop.py": loop, "trl_grpo.py": trl, "verl_policy_loss.py": verl_update}
 
 
@@ -149,9 +130,6 @@ def test_the_readme_says_what_the_kit_reports(name):
 
 def test_every_recipe_is_judged():
     assert {path.name for path in RECIPES.glob("*.py")} == set(JUDGED)
-
-
-# The shipped trainers
 
 
 @pytest.mark.parametrize("method", CONFORMANCE_METHODS)

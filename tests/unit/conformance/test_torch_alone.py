@@ -14,7 +14,6 @@ REFUSED = (
 
 
 def run_alone(code: str) -> subprocess.CompletedProcess[str]:
-    """Run code in a process in which what torch does not require cannot be imported."""
     places = [str(ROOT), str(ROOT / "docs" / "recipes")]
     start = f"import sys; sys.path[:0] = {places!r}; sys.modules |= dict.fromkeys({REFUSED!r})\n"
     command = [sys.executable, "-P", "-c", start + code]

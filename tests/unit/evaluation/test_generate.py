@@ -61,10 +61,6 @@ def test_a_larger_n_or_another_benchmark_adds_samples_and_changes_none(model, tm
     assert read_jsonl(tmp_path / "chain-2.jsonl") == two
 
 
-class Killed(BaseException):
-    """Ends a generation as a kill does: nothing of ours handles it."""
-
-
 class LastFirst:
     """A `vllm.LLM` that finishes requests one by one, the last one first, with tokens of their seed."""
 
@@ -82,7 +78,7 @@ class LastFirst:
 
     def step(self):
         if LastFirst.die_after == 0:
-            raise Killed
+            raise KeyboardInterrupt
         LastFirst.die_after -= 1
         number, seed = self.left.pop()
         tokens = SimpleNamespace(token_ids=[5 + seed % 7, 5 + seed % 5, 5 + seed % 3])
@@ -97,7 +93,7 @@ def test_a_kill_of_vllm_loses_only_what_it_is_generating(model, tmp_path, monkey
     names = ("chain-2", "chain-3")
     assert answer(model, tmp_path / "whole", names=names, backend="vllm") == 400
     monkeypatch.setattr(LastFirst, "die_after", 230)
-    with pytest.raises(Killed):
+    with pytest.raises(KeyboardInterrupt):
         answer(model, tmp_path / "killed", names=names, backend="vllm")
     stores = sorted((tmp_path / "killed" / "work").glob("chain-*.jsonl"))
     assert [len(read_jsonl(store)) for store in stores] == [30, 200]

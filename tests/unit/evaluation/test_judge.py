@@ -11,12 +11,9 @@ DIFFERENT = [
     # gold, answer, whether we accept it, rule and case
     ("132", "132.", True, "full stop: any gold"),
     ("4.5e33", r"4.5\times10^{33}", True, "scientific notation: Minerva"),
-    ("4.5e33", r"45 \cdot 10^{32}", True, "scientific notation: Minerva"),
     ("1e-5", "0.00001", True, "scientific notation: Minerva"),
-    ("7.353e14", "735300000000000", True, "scientific notation: Minerva"),
     (r"4.6\times10^{-24}", r"2.88\times10^{-19}", False, "small numbers: Minerva"),
     (r"\frac{1}{2^{99}}", r"\frac{1}{2^{98}}", False, "small numbers: #14"),
-    (r"\frac{1}{2004!}", r"\frac{1}{2006!}", False, "small numbers: #14"),
     (r"\frac{2^{2005}+1}{3 \cdot 2^{2006}}", r"\frac{1}{3 \cdot 2^{2006}}", False, "small numbers: #14"),
     ("-1./3", r"-\frac{1}{3}", True, "Python's notation: Minerva"),
     ("np.arcsin(10/13)", r"\arcsin\frac{10}{13}", True, "Python's notation: Minerva"),
@@ -44,7 +41,6 @@ DIFFERENT = [
 AGREED = [
     # gold, answer, whether both accept it
     ("132", " 0132 ", True),
-    ("0.5", r"\frac12", True),
     (r"\frac{1}{3}", "0.333333", True),
     ("x=5", "5", True),
     ("1,2", "2,1", True),
@@ -59,11 +55,6 @@ AGREED = [
     ("10", r"10\%", True),
     ("3,4", r"3 \text{ and } 4", True),
     ("4", r"4\sqrt(2)", False),
-    # Wrong accepts of math-verify for which we have no rule.
-    ("5", "5'", True),
-    ("5", r"5\approx 7", True),
-    (r"\frac{n(n+1)}{2}", r"\sum_{k=1}^{n}k", True),
-    ("(1,2)", r"\{1,2\}", True),
 ]
 
 

@@ -8,15 +8,14 @@ import pytest
 
 from stapo.evaluation import grading, scores
 from stapo.evaluation.scores import score
-from stapo.records.responses import AnsweredProblem, write_responses
+from stapo.records.responses import AnsweredProblem, read_responses, write_responses
 from stapo.records.scores import read_identity
 
 
-def write(path: Path, responses: list[str], tokens: int, engine: str = "vllm 1 on A") -> Path:
+def write(path: Path, responses: list[str], tokens: int) -> Path:
     samples = len(responses)
-    one = AnsweredProblem(
-        0, "q", "7", responses, [tokens] * samples, [False] * samples, [engine], "f"
-    )
+    ends = [tokens] * samples, [False] * samples, ["vllm 1 on A"]
+    one = AnsweredProblem(0, "q", "7", responses, *ends, "f")
     right = [f"{i} \\boxed{{7}}" for i in range(samples)]
     write_responses(path, [one, replace(one, problem=1, responses=right)])
     return path
@@ -39,8 +38,8 @@ def test_copies_of_long_responses_fail_the_score(tmp_path):
 
 def test_two_engines_are_not_mixed(tmp_path):
     path = write(tmp_path / "c", ["a", "b"], 5)
-    lines = path.read_text().splitlines()
-    path.write_text(lines[0] + "\n" + lines[1].replace("on A", "on B") + "\n")
+    first, second = read_responses(path)
+    write_responses(path, [first, replace(second, engines=["vllm 1 on B"])])
     with pytest.raises(RuntimeError, match="vllm 1 on A and by vllm 1 on B"):
         score(path, {}, tmp_path / "s")
 

@@ -13,7 +13,6 @@ from scipy.stats import ttest_ind
 
 from stapo.evaluation.statistics import (
     RESAMPLES,
-    average_at_n,
     bootstrap_means,
     holm,
     mean_of_seeds,
@@ -37,16 +36,10 @@ def resample(correct: np.ndarray, seed: int = 0) -> np.ndarray:
 
 
 def difference(first: np.ndarray, second: np.ndarray):
-    """A paired difference on one benchmark, with draws over the same problems."""
     rng = np.random.default_rng(0)
     counts = problem_counts(first.shape[1], rng)
     draws = [bootstrap_means(c, counts, seed_choices(len(c), rng)) for c in (first, second)]
     return paired_difference([first], [second], draws[0] - draws[1], rng)
-
-
-def test_average_is_over_samples_then_problems_then_seeds():
-    correct = np.array([[[1, 0], [1, 1]], [[0, 0], [0, 1]]], dtype=float)
-    assert average_at_n(correct) == pytest.approx(0.5 * (0.75 + 0.25))
 
 
 @pytest.mark.parametrize("k", [1, 2, 3, 5])

@@ -17,14 +17,7 @@ from stapo.tasks import TASK_PREFIX, benchmark_definitions
 
 FILES = sorted(BENCHMARKS.rglob("[!_]*.yaml"))
 TINY = [n for n, d in benchmark_definitions().items() if "builder" in d["metadata"]]
-REAL = {
-    "aime24": 30,
-    "aime25": 30,
-    "amc23": 40,
-    "math500": 500,
-    "minerva": 272,
-    "olympiadbench": 674,
-}
+REAL = {"aime24", "aime25", "amc23", "math500", "minerva", "olympiadbench"}
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +30,7 @@ def test_lm_eval_sees_every_file_under_its_name(tasks):
     names = {TASK_PREFIX + path.stem for path in FILES}
     assert set(tasks.all_subtasks) == names
     assert {TASK_PREFIX + name for name in benchmark_definitions()} == names
-    assert {name for name in benchmark_definitions() if name not in TINY} == REAL.keys()
+    assert {name for name in benchmark_definitions() if name not in TINY} == REAL
     for path in FILES:
         about = yaml.safe_load(path.read_text().replace("!function", ""))["metadata"]
         assert {"version", "rows", "sha256"} <= set(about)
@@ -55,10 +48,7 @@ def test_a_task_loads_and_asks_what_generate_asks(tasks, name):
 
 ROWS = [{"question": "What is 1 + 1?", "answer": "2"}, {"question": "And 2?", "answer": r"\frac12"}]
 LAYOUTS: list[Any] = [
-    lambda q, a: {
-        "prompt": [{"content": q, "role": "user"}],
-        "reward_model": {"ground_truth": a, "style": "rule"},
-    },
+    lambda q, a: {"prompt": [{"content": q}], "reward_model": {"ground_truth": a, "style": "rule"}},
     lambda q, a: {"question": q, "final_answer": [a], "answer": None},
     lambda q, a: {"problem": q, "solution": f"so {a}", "answer": a, "level": 1},
     lambda q, a: {"id": 1, "problem": q, "solution": rf"\boxed{{{a}}}"},

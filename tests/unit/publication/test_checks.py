@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 import pytest
+from synthetic import RIGHT, WRONG
 
 from stapo.publication.checks import command_faults, counted
-from stapo.records.scores import ScoreRow
 from stapo.study import merge, parse_study
 
 OURS = ["run", "train", "tiny/stapo/seed0"]
@@ -36,10 +36,6 @@ def test_a_command_contradicts_the_study_or_not(raw_study, changes, command, las
     assert list(command_faults(study, run, attempt, last)) == ([fault] if fault else [])
 
 
-WRONG = ScoreRow(0, 0, "7", "8", "wrong", False, 3, False, False, "not_asked", False, False)
-RIGHT = replace(WRONG, answer="7", verdict="correct", correct=True, correct_with_verifier=True)
-
-
 @pytest.mark.parametrize(
     ("row", "stated", "judged", "right"),
     [
@@ -50,8 +46,7 @@ RIGHT = replace(WRONG, answer="7", verdict="correct", correct=True, correct_with
         (WRONG, {"verifier": "rejected"}, True, True),
         (WRONG, {"verifier": "accepted", "correct_with_verifier": True}, True, True),
         (WRONG, {"verifier": "accepted", "correct_with_verifier": True}, False, False),
-        (RIGHT, {"verifier": "accepted"}, False, False),
-        (RIGHT, {"correct_with_verifier": False}, False, False),
+        (RIGHT, {"verifier": "accepted"}, True, False),
         # Its word decides.
         (WRONG, {"verifier": "accepted"}, True, False),
         (WRONG, {"verifier": "sure"}, True, False),

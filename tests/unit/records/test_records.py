@@ -9,32 +9,28 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from synthetic import RIGHT, WRONG
 from synthetic_interventions import repetition
 from synthetic_tokens import V, population, write_tokens
 
 from stapo.files import DamagedFileError, fingerprint, write_json, write_jsonl
 from stapo.records import interventions, responses, scores, tokens
 from stapo.records.responses import AnsweredProblem
-from stapo.records.scores import METADATA_KEY, SCHEMA, ScoreRow
-from stapo.records.step import OF_VLLM, QUANTILES, StepRecord, as_line
+from stapo.records.scores import METADATA_KEY, SCHEMA
+from stapo.records.step import OF_VLLM, StepRecord, as_line
 
 PROBLEM = AnsweredProblem(0, "q", "7", ["a", "b"], [1, 2], [False, True], ["e"], "f")
-ROW = ScoreRow(0, 0, "7", None, "no_box", False, 3, False, False, "not_asked", False, False)
 COLUMNS = (
     "problem: int32, sample: int32, gold: string, answer: string, verdict: string, correct: bool, "
     "num_tokens: int32, truncated: bool, duplicate: bool, verifier: string, verifier_cut: bool, "
     "correct_with_verifier: bool"
 )
-LINE = {
-    "step": 3, "reward": 0.5, "zero_advantage_fraction": 0.25, "entropy": 0.5,
-    "entropy_quantiles": dict.fromkeys(map(str, QUANTILES), 0.5), "num_tokens": 10, "num_candidates": 2,
-    "num_silenced": 1, "candidate_fraction": 0.2, "silenced_fraction": 0.1, "kept_fraction": 0.9,
-    "response_length": 5.0, "truncated_fraction": 0.0,
-    "clip_low_fraction": 0.0, "clip_high_fraction": 0.1, "touched_fraction": 0.1, "touched_weight": 0.2,
-    "loss": -0.5, "kl": 0.0, "rollout_mismatch": 0.01, "rollout_mismatch_max": 0.5,
-    "rollout_changed_fraction": 0.25, "gradient_norm": 1.5, "learning_rate": 1e-06,
-    "seconds": {"rollout": 2.0, "update": 1.0},
-}  # fmt: skip
+STEP = (
+    "step, reward, zero_advantage_fraction, entropy, entropy_quantiles, num_tokens, num_candidates, "
+    "num_silenced, candidate_fraction, silenced_fraction, kept_fraction, response_length, "
+    "truncated_fraction, clip_low_fraction, clip_high_fraction, touched_fraction, touched_weight, loss, kl, "
+    "rollout_mismatch, rollout_mismatch_max, rollout_changed_fraction, gradient_norm, learning_rate, seconds"
+)
 
 
 def test_published_files_have_these_fields(tmp_path):
@@ -57,8 +53,8 @@ def test_published_files_have_these_fields(tmp_path):
 
 @pytest.mark.parametrize("without", [(), OF_VLLM])
 def test_a_step_has_the_same_keys_in_the_same_order(without) -> None:
-    line = {name: value for name, value in LINE.items() if name not in without}
-    assert json.dumps(as_line(StepRecord(**line))) == json.dumps(line)
+    names = [name for name in STEP.split(", ") if name not in without]
+    assert [*as_line(StepRecord(**dict.fromkeys(names, 0.5))).items()] == [(n, 0.5) for n in names]
 
 
 @pytest.mark.parametrize(
@@ -91,7 +87,6 @@ def test_responses_are_whole_or_a_line_says_which_is_not(tmp_path: Path):
     assert len(responses.read_responses(path)) == len(responses.read_responses(path, 3, 2)) == 3
     for content, line in (
         (lines[:2], "r.jsonl: not the problems 0 to 2 in their order"),
-        ([lines[0], lines[2], lines[1]], "r.jsonl: not the problems 0 to 2 in their order"),
         ([*lines[:2], lines[2][:-5]], r"r.jsonl:3: truncated, the last line has no line end"),
         ([lines[0], lines[1][:20] + b"\n", lines[2]], "r.jsonl:2: .*remove it"),
         ([], "r.jsonl: no responses"),
@@ -102,7 +97,7 @@ def test_responses_are_whole_or_a_line_says_which_is_not(tmp_path: Path):
 
 
 def test_scores_are_read_as_written_with_all_columns(tmp_path):
-    rows = [ROW, ScoreRow(0, 1, "7", "7", "correct", True, 9, True, True, "not_asked", False, True)]
+    rows = [WRONG, replace(RIGHT, sample=1, num_tokens=9, truncated=True, duplicate=True)]
     identity = {"engine": "e", "samples": 2, "fingerprint": "f"}
     scores.write_score_file(tmp_path / "s", rows, identity)
     table, found = scores.read_score_file(tmp_path / "s")
@@ -115,7 +110,7 @@ def test_scores_are_read_as_written_with_all_columns(tmp_path):
 
 @pytest.mark.parametrize("said", ["", "[1]", "{", "[" * 100_000, '{"provenance": 1}'])
 def test_a_file_that_does_not_say_what_made_it_is_no_score_file(tmp_path, said):
-    table = pa.Table.from_pylist([vars(ROW)], SCHEMA.with_metadata({METADATA_KEY: said}))
+    table = pa.Table.from_pylist([vars(WRONG)], SCHEMA.with_metadata({METADATA_KEY: said}))
     pq.write_table(table, tmp_path / "s")
     with pytest.raises(DamagedFileError, match="does not say what made it"):
         scores.read_identity(tmp_path / "s")
@@ -127,21 +122,18 @@ def test_token_records_are_read_as_written(tmp_path):
     write_tokens(path, population(np.random.default_rng(0), steps=1, length=6))
     found = tokens.read_token_file(path)
     assert json.loads(found.schema.metadata[METADATA_KEY])["vocab_size"] == V
-    pq.write_table(found.drop_columns(["weight"]), path)
-    with pytest.raises(DamagedFileError, match="not the columns of this version"):
-        tokens.read_token_file(path)
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        {"version": 2}, {"responses": 1.5}, {"more": 1}, {"repetitions": [asdict(repetition(1, {}))]},
-        *(
-            {"repetitions": [{**asdict(repetition(0, {})), **other}]}
-            for other in ({"tokens": True}, {"reward": math.nan}, {"reward": 10**400}, {"arms": {}})
-        ),
+        {"version": 2},
+        {"more": 1},
+        {"repetitions": [asdict(repetition(1, {}))]},
+        {"repetitions": [asdict(repetition(0, {})) | {"reward": math.nan}]},
+        {"repetitions": [asdict(repetition(0, {})) | {"arms": {}}]},
     ],
-)  # fmt: skip
+)
 def test_interventions_with_other_fields_or_values_are_damage(tmp_path, change):
     whole = interventions.Intervention("c", "f", "stapo", 8, (repetition(0, {}), repetition(1, {})))
     write_json(tmp_path / "i", asdict(whole))

@@ -8,7 +8,6 @@ import pandas as pd
 import pytest
 from synthetic_tokens import write_study
 
-from stapo import paths
 from stapo.analysis.artefacts import Artefacts
 from stapo.study import Study, parse_study
 
@@ -31,16 +30,11 @@ def study(raw_study: dict[str, Any]) -> Study:
 def complete(study: Study, tmp_path: Path) -> tuple[Artefacts, dict[str, pd.DataFrame]]:
     """Two methods, of which every token was recorded, and their tokens by method."""
     truth = write_study(tmp_path / "all", study, ALL, slips=0.08)
-    runs = {run.method: run.wildcards for run in study.runs()}
-    by_method = {
-        name: truth[paths.TOKENS.format(study="demo", **one)] for name, one in runs.items()
-    }
-    return Artefacts(study, tmp_path / "all"), by_method
+    return Artefacts(study, tmp_path / "all"), {run.method: own for run, own in truth.items()}
 
 
 @pytest.fixture
 def several(raw_study: dict[str, Any], tmp_path: Path) -> Artefacts:
-    """Two sizes and three seeds."""
     tiny = raw_study["models"]["tiny"]
     raw = raw_study | {"models": {"small": tiny, "large": tiny}}
     found = small(raw, sizes=["small", "large"], seeds=[0, 1, 2])
@@ -50,13 +44,11 @@ def several(raw_study: dict[str, Any], tmp_path: Path) -> Artefacts:
 
 @pytest.fixture
 def empty(study: Study, tmp_path: Path) -> Artefacts:
-    """Trainings without a recorded token."""
     write_study(tmp_path / "empty", study, dict.fromkeys(ALL, 0))
     return Artefacts(study, tmp_path / "empty")
 
 
 @pytest.fixture
 def without_candidates(study: Study, tmp_path: Path) -> Artefacts:
-    """Trainings without a token below tau_p."""
     write_study(tmp_path / "none", study, tau_p=0.0)
     return Artefacts(study, tmp_path / "none")

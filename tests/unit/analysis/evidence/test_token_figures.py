@@ -14,7 +14,6 @@ from stapo.files import write_jsonl
 
 @pytest.mark.parametrize(("name", "number"), [("quadrants", 2), ("token_frequencies", 4)])
 def test_every_kind_of_study_is_drawn(name, number, several, empty, without_candidates):
-    """Panels of a size with two methods."""
     for study, sizes in ((several, 2), (empty, 1), (without_candidates, 1)):
         chart = chart_of(study, name)
         found = panels(chart)
