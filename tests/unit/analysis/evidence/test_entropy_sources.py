@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from stapo.analysis.evidence.recorded import recorded
+from stapo.analysis.figures import entropy_sources as figure
 from stapo.analysis.tables.entropy_sources import make, sources
 
 
@@ -26,3 +27,4 @@ def test_changes_are_sums_of_the_lemma_over_the_tokens_of_each_source(complete):
     table = make(artefacts)
     assert len(table.rows) == 2 * 8
     assert all(column.shown(row) for column in table.columns for row in table.rows)
+    assert len(figure.make(artefacts).to_dict()["concat"]) == 1

@@ -5,6 +5,7 @@ from synthetic_tokens import write_study
 
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.evidence.recorded import recorded
+from stapo.analysis.figures import marks as figures
 from stapo.analysis.tables.marks import TOUCHED, make, rows_of
 from stapo.models.marked import DETOUR, MARKS, SLIP
 
@@ -30,3 +31,8 @@ def test_precision_and_recall_are_counts_if_every_token_was_recorded(study, tmp_
     grid = make(artefacts)
     assert len(grid.rows) == 21
     assert all(column.shown(grid.rows[1]) for column in grid.columns)
+    precision, recall = (
+        panel["layer"][0]["encoding"]["x"]["title"]
+        for panel in figures.make(artefacts).to_dict()["concat"]
+    )
+    assert (precision, recall) == ("wrong tokens among them [%]", "of all wrong tokens [%]")
