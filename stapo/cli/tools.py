@@ -48,13 +48,7 @@ def print_json(document: dict[str, Any]) -> None:
 def tell(
     as_json: bool, document: Callable[[], dict[str, Any]], shown: Callable[[], bool | None]
 ) -> None:
-    """Print a document, or what people read; exit code 1 if it says that something failed.
-
-    Args:
-        as_json: which of the two.
-        document: returns the document, perhaps with the key `failed`.
-        shown: prints what people read; returns whether something failed.
-    """
+    """Print a document, or what people read; exit code 1 if its key `failed`, or `shown`, says so."""
     if as_json:
         found = document()
         print_json(found)

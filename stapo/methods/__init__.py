@@ -142,10 +142,7 @@ def compared(
 ) -> tuple[list[str], list[str]]:
     """Return the targets and the baselines of a comparison.
 
-    Args:
-        run: names of the methods that are run.
-        targets: targets named by the study; if empty, those of `TARGETS` that are run and not baselines.
-        baselines: baselines named by the study; if empty, those of `BASELINES` that are run and not targets.
+    Where the study names none, they are those of `TARGETS` and `BASELINES` that are run and not the other.
     """
     found = [name for name in TARGETS if name in run and name not in baselines]
     others = [name for name in BASELINES if name in run and name not in targets]

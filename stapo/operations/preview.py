@@ -29,23 +29,20 @@ RARE = 0.002
 def preview(reference: str, study: Study, console: Console) -> None:
     """Print how many recorded tokens a selection drops, by sign of A and probability, and ten examples.
 
-    Args:
-        reference: `FILE.py:function`; the module is executed.
-        study: a study whose trainings are finished.
-        console: the terminal.
+    The module of `FILE.py:function` is executed; the trainings of the study are finished.
 
     Raises:
         StudyError: no such file or function, or an argument without a usable default.
         DamagedFileError: the study has no token records.
         TypeError: the function raised an error.
     """
-    sha256, arguments = sha256_of(found_path(reference)), selection_arguments(reference, {})
-    own: dict[str, Any] = {
-        "selection": reference,
-        "selection_sha256": sha256,
-        "selection_args": arguments,
-    }
-    method = replace(METHODS["justrl"], title=named(reference), **own)
+    method = replace(
+        METHODS["justrl"],
+        title=named(reference),
+        selection=reference,
+        selection_sha256=sha256_of(found_path(reference)),
+        selection_args=selection_arguments(reference, {}),
+    )
     artefacts, classes = Artefacts(study), np.zeros((4, 3))
     dropped: list[dict[str, Any]] = []
     for run in study.runs():

@@ -193,13 +193,8 @@ def check_overlap(
 ) -> dict[str, Any]:
     """Return how many problems of each benchmark are training prompts, ignoring white space and case.
 
-    Problems that share 13 consecutive words with a prompt are only counted: it may be a common phrase.
-
-    Args:
-        prompts: JSON lines, each with a question.
-        benchmarks: name -> questions.
-        published: whether prompts that are problems are only counted, since the paper used the published
-            data set unchanged; otherwise they are an error.
+    Problems that share 13 consecutive words with a prompt are only counted: it may be a common phrase. So
+    are prompts of a published data set, which the paper used unchanged.
 
     Raises:
         StudyError: one line for each benchmark with such a problem.
