@@ -10,8 +10,7 @@ from safetensors.torch import load_file
 from stapo.files import read_jsonl
 from stapo.methods import METHODS
 from stapo.study.schema import TrainingSettings
-from stapo.training import config, rewards
-from stapo.training import run as run_module
+from stapo.training import config, rewards, run as run_module
 from stapo.training.run import TrainingJob
 
 TRAINING = TrainingSettings(

@@ -247,8 +247,7 @@ def compare(
 
     Example: stapo compare scores/tiny/base/t1.0-p1.0 scores/tiny/stapo/seed0/t1.0-p1.0
     """
-    from stapo.analysis.compare import compare as compared
-    from stapo.analysis.compare import print_comparison
+    from stapo.analysis.compare import compare as compared, print_comparison
 
     found = compared(first, second)
     tell(as_json, lambda: asdict(found), lambda: print_comparison(found, console()))

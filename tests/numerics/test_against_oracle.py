@@ -6,8 +6,7 @@ from typing import Any
 import oracle
 import pytest
 import torch
-from hypothesis import Phase, example, given, settings
-from hypothesis import strategies as st
+from hypothesis import Phase, example, given, settings, strategies as st
 from torch import Tensor
 
 from stapo.objective import (

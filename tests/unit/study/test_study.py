@@ -6,8 +6,7 @@ from random import Random
 import jsonschema
 import pytest
 import yaml
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from stapo.exhibits import figure_names
 from stapo.methods import METHODS, s2t_arguments

@@ -14,8 +14,7 @@ from stapo.records.arms import ARMS, NOTHING, SILENCED
 from stapo.records.interventions import read_intervention
 from stapo.study import StudyError
 from stapo.study.schema import Interventions
-from stapo.training import intervene as module
-from stapo.training import rewards
+from stapo.training import intervene as module, rewards
 from stapo.training.intervene import InterventionJob, intervene, make_trainer
 from stapo.training.minibatch import MiniBatch
 from stapo.training.single_updates import silenced_by_arm

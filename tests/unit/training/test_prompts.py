@@ -134,9 +134,9 @@ def test_prompts_of_a_file_of_the_studys_own(tmp_path):
     study = read_study(tmp_path / "mine.yaml")
     assert study.data.rows == 5
     out = tmp_path / "prompts.jsonl"
-    about = write_prompts(study.data, out, None, study.prompts_file())
+    about = write_prompts(study.data, out)
     assert read_jsonl(out) == KEPT
     assert about == {"rows": 5, "unique": 3, "conflicting": 1, "prompts": 2, "sha256": SHA256}
     path.write_text(path.read_text() + '{"question": "5+5?", "answer": 10}\n')
     with pytest.raises(StudyError, match="its rows changed since the study was read"):
-        write_prompts(study.data, out, None, study.prompts_file())
+        write_prompts(study.data, out)
