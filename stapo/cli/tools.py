@@ -200,8 +200,7 @@ def conformance(
         typer.Option(help="ours, trl-dapo (TRL's loss of that name), or package.module:function"),
     ] = "ours",
     method: Annotated[
-        str | None,
-        typer.Option(help=f"What it is meant to be: {', '.join(CONFORMANCE_METHODS)}"),
+        str | None, typer.Option(help=f"What it is meant to be: {', '.join(CONFORMANCE_METHODS)}")
     ] = None,
 ) -> None:
     """Compare a trainer's loss with a method's update, and print which conventions it follows.

@@ -10,10 +10,7 @@ import pytest
 
 from stapo.repository import ROOT
 
-TABLES = {
-    "attention": {"Forward and backward pass": 4},
-    "vllm": {"vLLM": 1},
-}
+TABLES = {"attention": {"Forward and backward pass": 4}, "vllm": {"vLLM": 1}}
 
 
 def run(name: str, *arguments: str | Path) -> str:

@@ -9,11 +9,7 @@ from stapo.evaluation.grading import last_boxed
 from stapo.models.tiny import build_tokenizer
 from stapo.study import StudyError
 from stapo.study.schema import TrainingSettings
-from stapo.training.rewards import (
-    box_content,
-    boxed_reward,
-    reward_functions,
-)
+from stapo.training.rewards import box_content, boxed_reward, reward_functions
 
 TRAINING = TrainingSettings(
     steps=1, prompts_per_batch=1, group_size=2, prompts_per_mini_batch=1, micro_batch_tokens=1,
