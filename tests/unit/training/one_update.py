@@ -161,32 +161,27 @@ def kept(method: Method, statistics: tuple[Tensor, Tensor], batch: dict[str, Ten
     logps, entropies = (values.tolist() for values in statistics)
     mask, advantages = batch["completion_mask"].bool().tolist(), batch["advantages"].tolist()
     tables = logps, entropies, advantages, mask
-    return oracle.select(method.selection, *tables, **method.selection_args)
+    return oracle.SELECTIONS[method.selection](*tables, **method.selection_args)
 
 
 def plain_update(
     policy: Any, method: Method, batch: dict[str, Tensor], keep: list
 ) -> tuple[float, dict[str, Tensor]]:
-    """Return loss and gradients of a mini-batch from plain logits, by autograd."""
+    """Return loss and gradients of a mini-batch: loops to the log-probs of plain logits, then autograd."""
     policy.zero_grad()
     logps, _ = forward(policy, batch)
-    kept, weights = torch.tensor(keep), batch["advantages"].unsqueeze(1)
-    ratio, apart = (
-        (logps - batch["old_per_token_logps"]).exp(),
-        batch["ref_per_token_logps"] - logps,
+    old, ref, advantages = (
+        batch[name].tolist()
+        for name in ("old_per_token_logps", "ref_per_token_logps", "advantages")
     )
-    clipped_ratio = ratio.clamp(1 - method.clip_low, 1 + method.clip_high)
-    values = torch.minimum(ratio * weights, clipped_ratio * weights)
-    if method.dual_clip:
-        bounded = torch.maximum(values, method.dual_clip * weights)
-        values = torch.where(weights < 0, bounded, values)
-    values = values - method.kl_coefficient * (apart.exp() - apart - 1)
-    # Rows with a divisor of their own: all three aggregations are means of means.
     size = {"token_mean": len(keep), "group_token_mean": GROUP, "sequence_mean": 1}
-    parts = zip(*(one.split(size[method.aggregation]) for one in (values, kept)), strict=True)
-    loss = -torch.stack([part[own].mean() for part, own in parts if own.any()]).mean()
-    loss.backward()
-    return loss.item(), {name: p.grad.clone() for name, p in policy.named_parameters()}
+    clip = method.clip_low, method.clip_high, method.dual_clip
+    loss, slopes = oracle.loss_and_gradient(
+        logps.tolist(), old, advantages, keep, clip, size[method.aggregation], ref,
+        method.kl_coefficient,
+    )  # fmt: skip
+    logps.backward(torch.tensor(slopes))
+    return loss, {name: p.grad.clone() for name, p in policy.named_parameters()}
 
 
 def assert_same_update(update: Update, expected: tuple[float, dict[str, Tensor]]) -> None:
