@@ -28,15 +28,7 @@ TRAINING = TrainingSettings(
 def job_in(
     world: Path, out: Path, training: TrainingSettings, method: str, **changes: Any
 ) -> TrainingJob:
-    """Return a training on `base` and `prompts.jsonl` of a directory, with all outputs in another.
-
-    Args:
-        world: directory of the inputs.
-        out: directory of the outputs.
-        training: settings.
-        method: name of the method.
-        **changes: other arguments of TrainingJob, also in place of those above; the seed is 0.
-    """
+    """Return a training on `base` and `prompts.jsonl` of a world; changes are arguments of TrainingJob."""
     given: dict[str, Any] = {
         "config": {},
         "training": training,
