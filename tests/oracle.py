@@ -100,15 +100,6 @@ def kl_k3(logps: Matrix, ref: Matrix) -> Matrix:
     ]
 
 
-def at_quantile(values: Row, level: float) -> float:
-    """Return the quantile by linear interpolation between the order statistics around rank q (n - 1)."""
-    ordered = sorted(values)
-    rank = level * (len(ordered) - 1)
-    below = math.floor(rank)
-    above = min(below + 1, len(ordered) - 1)
-    return ordered[below] + (rank - below) * (ordered[above] - ordered[below])
-
-
 def candidates(logps: Matrix, advantages: Row, mask: Bools, tau_p: float) -> list[tuple[int, int]]:
     """Return the response tokens with A > 0 and probability below tau_p, both strict."""
     return [
@@ -119,9 +110,16 @@ def candidates(logps: Matrix, advantages: Row, mask: Bools, tau_p: float) -> lis
 def threshold(
     entropies: Matrix, rare: list[tuple[int, int]], mask: Bools, level: float, scope: str
 ) -> float:
-    """Return the quantile of the entropies of the candidates or of all response tokens."""
+    """Return a quantile of the entropies of the candidates or of all response tokens.
+
+    It is the linear interpolation between the order statistics around rank q (n - 1).
+    """
     pool = {"candidates": rare, "all": positions(mask)}[scope]
-    return at_quantile([entropies[b][t] for b, t in pool], level)
+    ordered = sorted(entropies[b][t] for b, t in pool)
+    rank = level * (len(ordered) - 1)
+    below = math.floor(rank)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (rank - below) * (ordered[above] - ordered[below])
 
 
 def silence(

@@ -115,12 +115,17 @@ def disturbed(policy: Any, seed: int) -> Any:
     return other
 
 
-def forward(policy: Any, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-    """Return log-probs and entropies (B, T) from plain logits of whole padded sequences."""
+def logits_of(policy: Any, batch: dict[str, Tensor]) -> Tensor:
+    """Return plain logits (B, T, V) of whole padded sequences."""
     ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1)
     attention = torch.cat([batch["prompt_mask"], batch["completion_mask"]], dim=1)
-    logits = policy(input_ids=ids, attention_mask=attention, use_cache=False).logits
-    log_probs = logits[:, -WIDTH - 1 : -1].log_softmax(dim=-1)
+    logits: Tensor = policy(input_ids=ids, attention_mask=attention, use_cache=False).logits
+    return logits[:, -WIDTH - 1 : -1]
+
+
+def forward(policy: Any, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+    """Return log-probs and entropies (B, T) from plain logits."""
+    log_probs = logits_of(policy, batch).log_softmax(dim=-1)
     entropies = -(log_probs.exp() * log_probs).sum(dim=-1)
     return log_probs.gather(2, batch["completion_ids"].unsqueeze(2)).squeeze(2), entropies
 

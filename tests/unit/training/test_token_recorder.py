@@ -13,11 +13,11 @@ from one_update import (
     MEAN_REWARD,
     RARE,
     VOCABULARY,
-    WIDTH,
     Update,
     build,
     clipped,
     kept,
+    logits_of,
     statistics_of,
 )
 
@@ -57,21 +57,13 @@ def recorded(base: Any, method: Any, step: int = 0, statistics: str = "behaviour
     return update.tokens, update
 
 
-def logits_of(plain: Any, batch: Any) -> torch.Tensor:
-    """Return plain logits (B, T, V) in double precision."""
-    ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1)
-    mask = torch.cat([batch["prompt_mask"], batch["completion_mask"]], dim=1)
-    with torch.no_grad():
-        logits = plain(input_ids=ids, attention_mask=mask, use_cache=False).logits
-    return logits[:, -WIDTH - 1 : -1].double()
-
-
 @pytest.mark.parametrize("name", METHODS_OF_ALL_KINDS)
 def test_every_column_is_that_of_plain_logits(base, name: str) -> None:
     _, batch, plain = base
     method = METHODS_OF_ALL_KINDS[name]
     found, update = recorded(base, method)
-    logits = logits_of(plain, batch)
+    with torch.no_grad():
+        logits = logits_of(plain, batch).double()
     old, entropies = batch["old_per_token_logps"], batch["old_entropies"]
     computed = {row for part in update.for_gradient for row in part}
     assert sum(LENGTHS) == len(found["row"])
