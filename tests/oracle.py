@@ -197,15 +197,9 @@ def mean_weights(keep: Bools, group_size: int) -> Matrix:
 
 
 def loss_and_gradient(
-    logps: Matrix,
-    old: Matrix,
-    advantages: Row,
-    keep: Bools,
-    clip: tuple[float | None, ...],
-    group_size: int,
-    ref: Matrix | None = None,
-    beta: float = 0.0,
-) -> tuple[float, Matrix]:
+    logps: Matrix, old: Matrix, advantages: Row, keep: Bools, clip: tuple[float | None, ...],
+    group_size: int, ref: Matrix | None = None, beta: float = 0.0,
+) -> tuple[float, Matrix]:  # fmt: skip
     """Return minus the objective of some tokens, and its derivative by every log-probability.
 
     The mean is that of `group_token_mean`; `ref` and `beta` belong to GRPO's KL term.

@@ -14,15 +14,9 @@ from stapo.training import config, rewards, run as run_module
 from stapo.training.run import TrainingJob
 
 TRAINING = TrainingSettings(
-    steps=6,
-    prompts_per_batch=8,
-    group_size=4,
-    prompts_per_mini_batch=4,
-    micro_batch_tokens=512,
-    learning_rate=1e-3,
-    max_prompt_tokens=24,
-    max_response_tokens=32,
-)
+    steps=6, prompts_per_batch=8, group_size=4, prompts_per_mini_batch=4, micro_batch_tokens=512,
+    learning_rate=1e-3, max_prompt_tokens=24, max_response_tokens=32,
+)  # fmt: skip
 
 
 def job_in(

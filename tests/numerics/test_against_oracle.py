@@ -24,11 +24,7 @@ from stapo.objective import (
 DOUBLE = {"rtol": 1e-12, "atol": 1e-12}
 # Mini-batches are small from the start; shrinking them took minutes per broken function.
 EXAMPLES = settings(
-    deadline=None,
-    max_examples=150,
-    derandomize=True,
-    database=None,
-    phases=(Phase.explicit, Phase.generate),
+    deadline=None, max_examples=150, derandomize=True, phases=(Phase.explicit, Phase.generate)
 )
 
 # Entropies on a coarse grid are often equal, and thresholds at q = k/4 are computed without any

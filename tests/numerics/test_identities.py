@@ -6,13 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from stapo.objective import (
-    SELECTIONS,
-    group_advantages,
-    keep_high_entropy,
-    silence_spurious,
-    token_mean,
-)
+from stapo.objective import SELECTIONS, group_advantages, keep_high_entropy, token_mean
 
 EVERY_SELECTION = pytest.mark.parametrize("name", sorted(SELECTIONS))
 
@@ -54,7 +48,7 @@ def test_a_mean_in_half_precision_is_rounded_once(dtype: torch.dtype) -> None:
 
 def is_silenced(logp: float, entropy: float, advantage: float, tau_p: float, scope: str) -> bool:
     """Whether S2T silences a token beside candidates of entropy 1 and 2; at quantile 1 the threshold is 2."""
-    keep = silence_spurious(
+    keep = SELECTIONS["silence_spurious"](
         double([[logp, 0.0, 0.0], [-20.0, -20.0, 0.0]]),
         double([[entropy, 0.0, 0.0], [1.0, 2.0, 0.0]]),
         double([advantage, 1.0]),

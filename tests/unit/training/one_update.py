@@ -64,16 +64,9 @@ def build(folder: Path, packed: bool) -> tuple[StapoTrainer, dict[str, Tensor], 
     policy = Qwen3ForCausalLM(config)
     plain = copy.deepcopy(policy)
     args = StapoConfig(
-        output_dir=str(folder),
-        per_device_train_batch_size=GROUP,
-        num_generations=GROUP,
-        steps_per_generation=2,
-        micro_batch_tokens=60,
-        packed=packed,
-        use_cpu=True,
-        bf16=False,
-        report_to="none",
-    )
+        str(folder), per_device_train_batch_size=GROUP, num_generations=GROUP, packed=packed,
+        steps_per_generation=2, micro_batch_tokens=60, use_cpu=True, bf16=False, report_to="none",
+    )  # fmt: skip
     trainer = StapoTrainer(
         model=policy,
         args=args,

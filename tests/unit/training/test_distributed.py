@@ -95,14 +95,8 @@ def alone(world, tmp_path_factory) -> Path:
 
 def replicas(world: Path, out: Path, masks: Path) -> None:
     """Two processes with the whole model each, exchanging gradients; `accelerate launch --cpu` starts one."""
-    launch = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--standalone",
-        "--nproc-per-node",
-        "2",
-    ]
+    ranks = "--standalone", "--nproc-per-node", "2"
+    launch = [sys.executable, "-m", "torch.distributed.run", *ranks]
     finish(start(launch, world, out, masks, *CASES))
 
 

@@ -16,7 +16,6 @@ from stapo.training.prompts import (
     DAPO_PREFIX,
     DAPO_SUFFIX,
     check_overlap,
-    checksum,
     prompt_order,
     write_prompts,
 )
@@ -92,7 +91,7 @@ def test_prompts_of_the_hub_are_stripped_counted_and_summed(hub):
     assert prompts == KEPT
     counts = {"rows": 5, "unique": 3, "conflicting": 1, "prompts": 2}
     assert record == about == {**counts, "sha256": SHA256}
-    assert checksum(KEPT[::-1]) != SHA256  # The order of the training follows theirs.
+    assert hub(ROWS[1::-1])[2]["sha256"] != SHA256  # The order of the training follows theirs.
 
 
 def test_another_number_or_checksum_is_refused_and_both_are_printed(hub, tmp_path):

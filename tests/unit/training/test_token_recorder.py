@@ -27,8 +27,6 @@ from stapo.training.token_recorder import sample_tokens, token_kinds
 
 pytestmark = pytest.mark.rounding
 
-EVERYTHING = 1000
-"""MB, enough for every token of the mini-batch."""
 CURRENT = ("ratio", "current_probability", "current_entropy", "collision", "top_tokens")
 OF_GRADIENT = ("gradient_norm_sq", "lower_bound", "upper_bound")
 METHODS_OF_ALL_KINDS = {
@@ -51,7 +49,7 @@ def base(tmp_path_factory, request) -> Any:
 
 def recorded(base: Any, method: Any, step: int = 0, statistics: str = "behaviour", **args: Any):
     """Return the record of an update, and the update."""
-    args = {"token_records_mb": EVERYTHING, **args}
+    args = {"token_records_mb": 1000, **args}  # Enough for every token of the mini-batch.
     update = Update(base, method, step, statistics, **args)
     assert update.tokens is not None
     return update.tokens, update
