@@ -21,14 +21,6 @@ def only_ours() -> None:
 def bar(
     title: str, total: int, unit: str, initial: int = 0, over: Iterable[Any] | None = None
 ) -> "tqdm[Any]":
-    """Return a progress bar on the standard error.
-
-    Args:
-        title: what is in progress.
-        total: number of all units.
-        unit: what is counted, in the singular.
-        initial: units that were done before, which count for no rate.
-        over: iterated by the bar, if given.
-    """
+    """Return a progress bar on the standard error; `initial` units were done before, for no rate."""
     seconds = 0.2 if sys.stderr.isatty() else 60.0
     return tqdm(over, title, total, initial=initial, unit=unit, mininterval=seconds)

@@ -183,12 +183,7 @@ def read_jsonl(path: Path, remedy: str = AGAIN) -> list[dict[str, Any]]:
 def read_published(
     path: Path, fields: Iterable[str] = (), remedy: str = AGAIN
 ) -> list[dict[str, Any]]:
-    """Return the records of a file of JSON lines that was written atomically: every line is complete.
-
-    Args:
-        path: the file; a missing file has no records.
-        fields: required fields of every record.
-        remedy: end of the error message.
+    """Return the records of a file of JSON lines that was written atomically; a missing file has none.
 
     Raises:
         DamagedFileError: a line is not JSON or lacks a field, or the last line has no line end.

@@ -36,11 +36,7 @@ def benchmark_definitions() -> dict[str, dict[str, Any]]:
 def own_definition(name: str, rows: int, sha256: str, instruction: bool) -> dict[str, Any]:
     """Return the task of a study's own benchmark, in the form of those in `benchmarks/`.
 
-    Args:
-        name: name of the benchmark.
-        rows: number of its problems.
-        sha256: checksum of its questions and answers.
-        instruction: whether the paper's instruction follows each question.
+    The checksum is that of its questions and answers; the paper's instruction may follow each question.
     """
     prompt = "math_question" if instruction else "question"
     return {

@@ -28,11 +28,7 @@ def visible(text: str, keep: str = "") -> str:
     """Return text with every invisible character escaped.
 
     Control characters move the cursor, bidirectional ones reverse the text, and those without width make
-    two names look the same.
-
-    Args:
-        text: untrusted text.
-        keep: invisible characters that are kept, such as the end of a line.
+    two names look the same. Those in `keep` stay, such as the end of a line.
     """
     if text.isprintable() and not IGNORED.search(text):
         return text

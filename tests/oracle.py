@@ -78,24 +78,18 @@ def surrogate_weight(
     return 0.0 if clipped else ratio * advantage
 
 
-def clipped_surrogate(logps: Matrix, old: Matrix, advantages: Row, *clip: float | None) -> Matrix:
-    """Return the surrogate of every position; `clip` is low, high and, for a dual clip, its constant."""
-    return each(surrogate_value, logps, old, advantages, clip)
-
-
-def surrogate_weights(logps: Matrix, old: Matrix, advantages: Row, *clip: float | None) -> Matrix:
-    """Return the derivative of the surrogate of every position by its log-probability."""
-    return each(surrogate_weight, logps, old, advantages, clip)
-
-
 def each(
-    of_token: Callable[..., float], logps: Matrix, old: Matrix, advantages: Row, clip: tuple
+    of_token: Callable[..., float], logps: Matrix, old: Matrix, advantages: Row, *clip: float | None
 ) -> Matrix:
-    """Return a function of every position."""
+    """Return a function of every position; `clip` is low, high and, for a dual clip, its constant."""
     return [
         [of_token(p, o, a, *clip) for p, o in zip(row, old_row, strict=True)]
         for row, old_row, a in zip(logps, old, advantages, strict=True)
     ]
+
+
+clipped_surrogate = partial(each, surrogate_value)
+surrogate_weights = partial(each, surrogate_weight)
 
 
 def kl_k3(logps: Matrix, ref: Matrix) -> Matrix:
@@ -104,15 +98,6 @@ def kl_k3(logps: Matrix, ref: Matrix) -> Matrix:
         [safe_exp(r - p) - (r - p) - 1.0 for p, r in zip(row, ref_row, strict=True)]
         for row, ref_row in zip(logps, ref, strict=True)
     ]
-
-
-def at_quantile(values: Row, level: float) -> float:
-    """Return the quantile by linear interpolation between the order statistics around rank q (n - 1)."""
-    ordered = sorted(values)
-    rank = level * (len(ordered) - 1)
-    below = math.floor(rank)
-    above = min(below + 1, len(ordered) - 1)
-    return ordered[below] + (rank - below) * (ordered[above] - ordered[below])
 
 
 def candidates(logps: Matrix, advantages: Row, mask: Bools, tau_p: float) -> list[tuple[int, int]]:
@@ -125,52 +110,44 @@ def candidates(logps: Matrix, advantages: Row, mask: Bools, tau_p: float) -> lis
 def threshold(
     entropies: Matrix, rare: list[tuple[int, int]], mask: Bools, level: float, scope: str
 ) -> float:
-    """Return the quantile of the entropies of the candidates or of all response tokens."""
+    """Return a quantile of the entropies of the candidates or of all response tokens.
+
+    It is the linear interpolation between the order statistics around rank q (n - 1).
+    """
     pool = {"candidates": rare, "all": positions(mask)}[scope]
-    return at_quantile([entropies[b][t] for b, t in pool], level)
+    ordered = sorted(entropies[b][t] for b, t in pool)
+    rank = level * (len(ordered) - 1)
+    below = math.floor(rank)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (rank - below) * (ordered[above] - ordered[below])
 
 
-def keep_all(mask: Bools) -> Bools:
-    """Return the response tokens themselves: JustRL and GRPO."""
-    return without(mask, set())
+def silence(
+    logps: Matrix, entropies: Matrix, advantages: Row, mask: Bools, tau_p: float = 0.002,
+    quantile: float = 0.75, scope: str = "candidates", highest: bool = False,
+) -> Bools:  # fmt: skip
+    """Return the tokens kept by STAPO: candidates of entropy strictly below the threshold are silenced.
 
-
-def silence_spurious(
-    logps: Matrix,
-    entropies: Matrix,
-    advantages: Row,
-    mask: Bools,
-    tau_p: float = 0.002,
-    quantile: float = 0.75,
-    scope: str = "candidates",
-) -> Bools:
-    """Return the tokens kept by STAPO: candidates of entropy strictly below the threshold are silenced."""
+    With `highest`, those of entropy strictly above the (1 - q) quantile.
+    """
     rare = candidates(logps, advantages, mask, tau_p)
-    highest = threshold(entropies, rare, mask, quantile, scope) if rare else 0.0
-    return without(mask, {(b, t) for b, t in rare if entropies[b][t] < highest})
+    if not rare:
+        return mask
+    border = threshold(entropies, rare, mask, 1.0 - quantile if highest else quantile, scope)
+    found = [(entropies[b][t], (b, t)) for b, t in rare]
+    return without(mask, {at for h, at in found if (h > border if highest else h < border)})
 
 
-def silence_high_entropy(
-    logps: Matrix,
-    entropies: Matrix,
-    advantages: Row,
-    mask: Bools,
-    tau_p: float = 0.002,
-    quantile: float = 0.75,
-    scope: str = "candidates",
+def silence_candidates(
+    logps: Matrix, entropies: Matrix, advantages: Row, mask: Bools, tau_p: float = 0.002
 ) -> Bools:
-    """Return the tokens kept when candidates of entropy strictly above the (1 - q) quantile are silenced."""
-    rare = candidates(logps, advantages, mask, tau_p)
-    lowest = threshold(entropies, rare, mask, 1.0 - quantile, scope) if rare else 0.0
-    return without(mask, {(b, t) for b, t in rare if entropies[b][t] > lowest})
-
-
-def silence_candidates(logps: Matrix, advantages: Row, mask: Bools, tau_p: float = 0.002) -> Bools:
     """Return the tokens kept when every candidate is silenced: JustRL-FullMask."""
     return without(mask, set(candidates(logps, advantages, mask, tau_p)))
 
 
-def keep_high_entropy(entropies: Matrix, mask: Bools, fraction: float = 0.2) -> Bools:
+def keep_high_entropy(
+    logps: Matrix, entropies: Matrix, advantages: Row, mask: Bools, fraction: float = 0.2
+) -> Bools:
     """Return the ceil(fraction n) tokens of highest entropy; in a tie, rows take turns."""
     tokens = positions(mask)
     num_kept = math.ceil(fraction * len(tokens))
@@ -184,23 +161,14 @@ def keep_high_entropy(entropies: Matrix, mask: Bools, fraction: float = 0.2) -> 
     return without(mask, set(ordered[num_kept:]))
 
 
-SELECTIONS = (
-    "keep_all", "silence_spurious", "silence_high_entropy", "silence_candidates", "keep_high_entropy",
-)  # fmt: skip
-"""Those of `select`."""
-
-
-def select(
-    name: str, logps: Matrix, entropies: Matrix, advantages: Row, mask: Bools, **args: float | str
-) -> Bools:
-    """Return the tokens kept by a selection of `stapo.objective.SELECTIONS` that draws none at random."""
-    return {
-        "keep_all": partial(keep_all, mask),
-        "silence_spurious": partial(silence_spurious, logps, entropies, advantages, mask),
-        "silence_high_entropy": partial(silence_high_entropy, logps, entropies, advantages, mask),
-        "silence_candidates": partial(silence_candidates, logps, advantages, mask),
-        "keep_high_entropy": partial(keep_high_entropy, entropies, mask),
-    }[name](**args)
+SELECTIONS: dict[str, Callable[..., Bools]] = {
+    "keep_all": lambda logps, entropies, advantages, mask: mask,
+    "silence_spurious": silence,
+    "silence_high_entropy": partial(silence, highest=True),
+    "silence_candidates": silence_candidates,
+    "keep_high_entropy": keep_high_entropy,
+}
+"""Those of `stapo.objective.SELECTIONS` that draw none at random."""
 
 
 def token_mean(values: Matrix, keep: Bools) -> float:
@@ -210,57 +178,37 @@ def token_mean(values: Matrix, keep: Bools) -> float:
 
 
 def group_token_mean(values: Matrix, keep: Bools, group_size: int) -> float:
-    """Return the mean of the groups' token means; groups without a token do not count."""
+    """Return the mean of the groups' token means; groups without a token do not count.
+
+    With a group of all responses it is their token mean, with groups of one the mean of responses' means.
+    """
     starts = range(0, len(keep), group_size)
     parts = [(values[i : i + group_size], keep[i : i + group_size]) for i in starts]
     means = [token_mean(*part) for part in parts if positions(part[1])]
     return math.fsum(means) / len(means) if means else 0.0
 
 
-def sequence_mean(values: Matrix, mask: Bools) -> float:
-    """Return the mean of the responses' means; responses without a token do not count."""
-    means = []
-    for row, row_mask in zip(values, mask, strict=True):
-        kept = [value for value, true in zip(row, row_mask, strict=True) if true]
-        if kept:
-            means.append(math.fsum(kept) / len(kept))
-    return math.fsum(means) / len(means) if means else 0.0
-
-
-def token_mean_weights(keep: Bools) -> Matrix:
-    """Return d token_mean / d value of every position."""
-    num_kept = len(positions(keep))
-    return [[1.0 / num_kept if true else 0.0 for true in row] for row in keep]
-
-
-def sequence_mean_weights(mask: Bools) -> Matrix:
-    """Return d sequence_mean / d value of every position."""
-    num_responses = sum(any(row) for row in mask)
-    return [[1.0 / (num_responses * sum(row)) if true else 0.0 for true in row] for row in mask]
+def mean_weights(keep: Bools, group_size: int) -> Matrix:
+    """Return d group_token_mean / d value of every position."""
+    starts = range(0, len(keep), group_size)
+    counts = [len(positions(keep[i : i + group_size])) for i in starts]
+    shares = [1.0 / (len([c for c in counts if c]) * count) if count else 0.0 for count in counts]
+    return [[shares[b // group_size] * true for true in row] for b, row in enumerate(keep)]
 
 
 def loss_and_gradient(
-    logps: Matrix,
-    old: Matrix,
-    advantages: Row,
-    keep: Bools,
-    high: float,
-    aggregation: str,
-    ref: Matrix | None = None,
-    beta: float = 0.0,
-) -> tuple[float, Matrix]:
+    logps: Matrix, old: Matrix, advantages: Row, keep: Bools, clip: tuple[float | None, ...],
+    group_size: int, ref: Matrix | None = None, beta: float = 0.0,
+) -> tuple[float, Matrix]:  # fmt: skip
     """Return minus the objective of some tokens, and its derivative by every log-probability.
 
-    `ref` and `beta` belong to GRPO's KL term.
+    The mean is that of `group_token_mean`; `ref` and `beta` belong to GRPO's KL term.
     """
-    mean, weights = {
-        "token_mean": (token_mean, token_mean_weights),
-        "sequence_mean": (sequence_mean, sequence_mean_weights),
-    }[aggregation]
-    loss = -mean(clipped_surrogate(logps, old, advantages, 0.2, high), keep)
-    slopes, shares = surrogate_weights(logps, old, advantages, 0.2, high), weights(keep)
+    loss = -group_token_mean(clipped_surrogate(logps, old, advantages, *clip), keep, group_size)
+    slopes = surrogate_weights(logps, old, advantages, *clip)
+    shares = mean_weights(keep, group_size)
     if ref is not None:
-        loss += beta * mean(kl_k3(logps, ref), keep)
+        loss += beta * group_token_mean(kl_k3(logps, ref), keep, group_size)
     gradient = [[0.0] * len(row) for row in keep]
     for b, t in positions(keep):
         kl_slope = 1.0 - safe_exp(ref[b][t] - logps[b][t]) if ref is not None else 0.0

@@ -10,34 +10,19 @@ from safetensors.torch import load_file
 from stapo.files import read_jsonl
 from stapo.methods import METHODS
 from stapo.study.schema import TrainingSettings
-from stapo.training import config, rewards
-from stapo.training import run as run_module
+from stapo.training import config, rewards, run as run_module
 from stapo.training.run import TrainingJob
 
 TRAINING = TrainingSettings(
-    steps=6,
-    prompts_per_batch=8,
-    group_size=4,
-    prompts_per_mini_batch=4,
-    micro_batch_tokens=512,
-    learning_rate=1e-3,
-    max_prompt_tokens=24,
-    max_response_tokens=32,
-)
+    steps=6, prompts_per_batch=8, group_size=4, prompts_per_mini_batch=4, micro_batch_tokens=512,
+    learning_rate=1e-3, max_prompt_tokens=24, max_response_tokens=32,
+)  # fmt: skip
 
 
 def job_in(
     world: Path, out: Path, training: TrainingSettings, method: str, **changes: Any
 ) -> TrainingJob:
-    """Return a training on `base` and `prompts.jsonl` of a directory, with all outputs in another.
-
-    Args:
-        world: directory of the inputs.
-        out: directory of the outputs.
-        training: settings.
-        method: name of the method.
-        **changes: other arguments of TrainingJob, also in place of those above; the seed is 0.
-    """
+    """Return a training on `base` and `prompts.jsonl` of a world; changes are arguments of TrainingJob."""
     given: dict[str, Any] = {
         "config": {},
         "training": training,

@@ -48,13 +48,7 @@ def print_json(document: dict[str, Any]) -> None:
 def tell(
     as_json: bool, document: Callable[[], dict[str, Any]], shown: Callable[[], bool | None]
 ) -> None:
-    """Print a document, or what people read; exit code 1 if it says that something failed.
-
-    Args:
-        as_json: which of the two.
-        document: returns the document, perhaps with the key `failed`.
-        shown: prints what people read; returns whether something failed.
-    """
+    """Print a document, or what people read; exit code 1 if its key `failed`, or `shown`, says so."""
     if as_json:
         found = document()
         print_json(found)
@@ -141,20 +135,6 @@ def plan(
 
 
 @app.command()
-def preview(
-    selection: Annotated[str, typer.Argument(help="Token selection of your own: FILE.py:function")],
-    study: StudyFile,
-) -> None:
-    """Show which recorded tokens of a finished study a token selection would drop, before training.
-
-    Example: stapo preview mine.py:rare workflows/studies/smoke.yaml
-    """
-    from stapo.operations.preview import preview as shown
-
-    shown(selection, study_of(study), console())
-
-
-@app.command()
 def status(study: StudyFile, as_json: JsonOption = False) -> None:
     """Print the progress of every training and evaluation; it only reads files, also during a run.
 
@@ -206,8 +186,7 @@ def conformance(
         typer.Option(help="ours, trl-dapo (TRL's loss of that name), or package.module:function"),
     ] = "ours",
     method: Annotated[
-        str | None,
-        typer.Option(help=f"What it is meant to be: {', '.join(CONFORMANCE_METHODS)}"),
+        str | None, typer.Option(help=f"What it is meant to be: {', '.join(CONFORMANCE_METHODS)}")
     ] = None,
 ) -> None:
     """Compare a trainer's loss with a method's update, and print which conventions it follows.
@@ -253,8 +232,7 @@ def compare(
 
     Example: stapo compare scores/tiny/base/t1.0-p1.0 scores/tiny/stapo/seed0/t1.0-p1.0
     """
-    from stapo.analysis.compare import compare as compared
-    from stapo.analysis.compare import print_comparison
+    from stapo.analysis.compare import compare as compared, print_comparison
 
     found = compared(first, second)
     tell(as_json, lambda: asdict(found), lambda: print_comparison(found, console()))

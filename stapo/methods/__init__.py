@@ -4,38 +4,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from stapo.methods.parts import (
-    ARGUMENTS,
-    OF_RIVALS,
-    PART_ARGUMENTS,
-    PARTS,
-    SELECTION_SPECS,
-    AggregationName,
-    Args,
-    Argument,
-    Method,
-    Part,
+    ARGUMENTS as ARGUMENTS,
+    OF_RIVALS as OF_RIVALS,
+    PART_ARGUMENTS as PART_ARGUMENTS,
+    PARTS as PARTS,
+    SELECTION_SPECS as SELECTION_SPECS,
+    AggregationName as AggregationName,
+    Args as Args,
+    Argument as Argument,
+    Method as Method,
+    Part as Part,
 )
 from stapo.methods.rivals import RIVALS
-
-__all__ = [
-    "ARGUMENTS",
-    "BASELINES",
-    "CONFORMANCE_METHODS",
-    "METHODS",
-    "OF_RIVALS",
-    "PARENTS",
-    "PARTS",
-    "PART_ARGUMENTS",
-    "S2T",
-    "SELECTION_SPECS",
-    "AggregationName",
-    "Args",
-    "Argument",
-    "Method",
-    "Part",
-    "compared",
-    "s2t_arguments",
-]
 
 V3, V5 = "v1 to v3", "v4 and v5"
 """Revisions of arXiv 2602.15620, grouped by equal definition of the method."""
@@ -142,10 +122,7 @@ def compared(
 ) -> tuple[list[str], list[str]]:
     """Return the targets and the baselines of a comparison.
 
-    Args:
-        run: names of the methods that are run.
-        targets: targets named by the study; if empty, those of `TARGETS` that are run and not baselines.
-        baselines: baselines named by the study; if empty, those of `BASELINES` that are run and not targets.
+    Where the study names none, they are those of `TARGETS` and `BASELINES` that are run and not the other.
     """
     found = [name for name in TARGETS if name in run and name not in baselines]
     others = [name for name in BASELINES if name in run and name not in targets]

@@ -25,9 +25,7 @@ RIVALS: dict[str, Method] = {
         weighting="by_probability",
     ),
     "lp-reg": _rival(
-        "Lp-Reg",
-        "arXiv 2510.03222 v1, share 1 % (its 14B model)",
-        penalty="divergence_of_unlikely",
+        "Lp-Reg", "arXiv 2510.03222 v1, share 1 % (its 14B model)", penalty="divergence_of_unlikely"
     ),
     "stare": _rival("STARE-O1", "arXiv 2606.19236, variant O1", weighting="amplify_surprising"),
     "kl-cov": _rival(

@@ -81,10 +81,7 @@ FAMILIES: dict[str, tuple[Callable[[Random], Problem], float]] = {
 def sloppy_solution(problem: Problem, rng: Random, connecting_word_rate: float) -> str:
     """Return a worked solution of the supervised data, before single tokens are replaced.
 
-    Args:
-        problem: the problem.
-        rng: source of all that is random.
-        connecting_word_rate: share of the steps, and of the boxes after steps, that follow a connecting word.
+    The rate is the share of the steps, and of the boxes after steps, that follow a connecting word.
     """
     wrong_rate = FAMILIES[problem.family][1]
 

@@ -68,16 +68,8 @@ def one_query_attention(
 ) -> tuple[Tensor, None]:
     """Return the attention of one token per row; for more tokens, that of `sdpa`.
 
-    The queries of a group attend to the same keys, as if they were tokens of one head.
-
-    Args:
-        module: attention layer.
-        query: (R, H, 1, D).
-        key: (R, G, L, D), where G divides H.
-        value: (R, G, L, D).
-        attention_mask: (R, 1, 1, L), or None.
-        scaling: factor of the attention scores.
-        **others: for `sdpa`.
+    The queries (R, H, 1, D) of a group attend to the same keys and values (R, G, L, D), where G divides H, as
+    if they were tokens of one head; the mask is (R, 1, 1, L), or None.
     """
     rows, heads, length, size = query.shape
     if length > 1:
@@ -99,15 +91,10 @@ AttentionMaskInterface.register(ONE_QUERY, AttentionMaskInterface()["sdpa"])
 def decode(
     model: Any, input_ids: Tensor, *, logits_processor: Any, generation_config: Any, **inputs: Any
 ) -> Tensor:
-    """Return (B, P + T) prompts and responses, padded after their ends.
+    """Return (B, P + T) prompts and responses, padded after their ends, for (B, P) padded before them.
 
-    Args:
-        model: a model for which `has_full_attention` is true.
-        input_ids: (B, P) prompts, padded on the left.
-        logits_processor: called with the tokens and scores of the rows that are left. A processor with a
-            method `take` is told which rows are left, as a (rows,) bool mask of those before.
-        generation_config: length, end tokens, and whether tokens are drawn or the likeliest is taken.
-        **inputs: (B, P) `attention_mask`; others are not used.
+    The model must have full attention. A processor of logits with a method `take` is told which rows are
+    left, as a (rows,) bool mask of those before. Of `inputs` only the `attention_mask` (B, P) is used.
     """
     before = model.config._attn_implementation
     model.set_attn_implementation(ONE_QUERY)

@@ -109,10 +109,7 @@ def _others(among: Sequence[str], right: str) -> list[str]:
 def solution(problem: Chain, rng: Random, connecting_word_rate: float) -> list[tuple[str, str]]:
     """Return the tokens of a solution of the supervised data, with the mark of each.
 
-    Args:
-        problem: the problem.
-        rng: source of all that is random.
-        connecting_word_rate: share of the operations that follow a common word.
+    The rate is the share of the operations that follow a common word.
     """
     found: list[tuple[str, str]] = []
 
@@ -160,7 +157,7 @@ def solution(problem: Chain, rng: Random, connecting_word_rate: float) -> list[t
 
 
 def written(problem: Chain, rng: Random, connecting_word_rate: float) -> str:
-    """Return the text of a solution of the supervised data; the arguments are those of `solution`."""
+    """Return the text of such a solution."""
     return "".join(token for token, _ in solution(problem, rng, connecting_word_rate))
 
 

@@ -1,7 +1,7 @@
 """The policy objective of STAPO and its baselines, as pure functions of tensors; only torch is imported.
 
-B sequences of an optimiser mini-batch (all ranks and micro-batches together), T response positions;
-`mask` (B, T) is true on response tokens; log-probabilities and entropies in nats.
+B sequences of an optimiser mini-batch (all ranks and micro-batches together), T response positions; `mask`
+(B, T) is true on response tokens; log-probabilities and entropies (B, T) in nats; `advantages` (B,).
 """
 
 from stapo.objective.advantages import group_advantages

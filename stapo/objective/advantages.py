@@ -11,15 +11,8 @@ def group_advantages(rewards: Tensor, group_size: int, eps: float = 1e-6) -> Ten
     """Return (R - mean) / (std + eps) within each group of consecutive rewards.
 
     The standard deviation is that of the sample (divisor n - 1), the only one that gives the advantages
-    printed in the paper. In a group of equal rewards, all advantages are exactly 0.
-
-    Args:
-        rewards: (n,) one reward per response of the rollout; the responses of a prompt are consecutive.
-        group_size: G, responses per prompt; at least 2.
-        eps: added to the standard deviation.
-
-    Returns:
-        (n,) advantages, in the dtype of `rewards` (float32 at least).
+    printed in the paper. In a group of equal rewards, all advantages are exactly 0. Rewards and advantages
+    are (n,), in the dtype of `rewards` (float32 at least).
 
     Raises:
         ValueError: `group_size` below 2 or not a divisor of n, or `rewards` not of shape (n,).
@@ -32,7 +25,7 @@ def group_advantages(rewards: Tensor, group_size: int, eps: float = 1e-6) -> Ten
 
 
 def centred_advantages(rewards: Tensor, group_size: int, eps: float = 1e-6) -> Tensor:
-    """Return R - mean within each group; arguments as of `group_advantages`, of which eps is not used.
+    """Return R - mean within each group.
 
     Source: Dr.GRPO (arXiv 2503.20783).
     """
@@ -43,7 +36,7 @@ def centred_advantages(rewards: Tensor, group_size: int, eps: float = 1e-6) -> T
 def quantile_advantages(
     rewards: Tensor, group_size: int, eps: float = 1e-6, baseline_quantile: float = 0.4
 ) -> Tensor:
-    """Return (R - quantile) / (std + eps) within each group; other arguments as of `group_advantages`.
+    """Return (R - quantile) / (std + eps) within each group.
 
     The quantile is the lowest reward r with at least that share of the group at or below r. If rewards
     have two values, only right answers move where at most 1 - quantile of the group are right, only wrong

@@ -23,14 +23,8 @@ def token_weights(
     """Return the weight of each token: the sum of weights x values is the aggregation of that name.
 
     This sum can be computed separately for each micro-batch and rank. A group or response without kept
-    tokens is left out of the mean over groups or responses.
-
-    Args:
-        keep: (B, T) bool, the tokens that contribute to sum and divisor.
-        aggregation: whether a divisor counts the kept tokens of the mini-batch, a group or a response.
-        group_size: responses per prompt, consecutive rows; only used by `group_token_mean`.
-        dtype: type of the weights.
-        length: tokens that the divisor of `constant_length` counts for each response.
+    tokens is left out of the mean over groups or responses. `group_size` (responses per prompt, consecutive
+    rows) is only used by `group_token_mean`, `length` (tokens per response) only by `constant_length`.
 
     Returns:
         (B, T) weights, 0 where `keep` is false. Values elsewhere may be inf or nan: remove them first.

@@ -1,7 +1,7 @@
 """The norm of a token's gradient at the logits, and its bounds from probability and entropy.
 
-B sequences, T response positions; entropies in nats. `weights` are ratio * A inside the trust region
-and 0 where clipped.
+B sequences, T response positions. All tables are (B, T): `weights`, ratio * A inside the trust region and 0
+where clipped; `logps` of the sampled tokens; `entropies` of the policy in nats.
 """
 
 from math import log
@@ -15,13 +15,7 @@ from stapo.objective.shapes import check_shapes
 def logit_gradient_norm_sq(weights: Tensor, logps: Tensor, collision: Tensor) -> Tensor:
     """Return the exact squared norm of the surrogate's gradient with respect to a token's logits.
 
-    Args:
-        weights: (B, T) ratio * A, 0 where clipped.
-        logps: (B, T) log-probabilities of the sampled tokens.
-        collision: (B, T) sum over the vocabulary of the squared probabilities.
-
-    Returns:
-        (B, T) w^2 (1 - 2 p + sum_v p_v^2).
+    It is w^2 (1 - 2 p + sum_v p_v^2); the sum over the vocabulary is `collision`.
 
     Source: STAPO v5, gradient-norm theorem.
     """
@@ -34,14 +28,7 @@ def gradient_norm_bounds(
 ) -> tuple[Tensor, Tensor]:
     """Return lower and upper bounds of `logit_gradient_norm_sq` that need only probability and entropy.
 
-    Args:
-        weights: (B, T) ratio * A, 0 where clipped.
-        logps: (B, T) log-probabilities of the sampled tokens.
-        entropies: (B, T) entropies of the policy.
-        vocab_size: number of logits, at least 2.
-
-    Returns:
-        Two (B, T) tensors: w^2 (1 - 2 p + e^-H) and w^2 (2 - 2 p - C H^2), C = (V - 1) / (V ln^2 V).
+    They are w^2 (1 - 2 p + e^-H) and w^2 (2 - 2 p - C H^2), where C = (V - 1) / (V ln^2 V).
 
     Raises:
         ValueError: shapes do not match, or `vocab_size` is below 2.

@@ -81,17 +81,8 @@ def of_unlikely(
     """Return a coefficient for tokens with A < 0 that are unlikely, but that the proxy makes more likely.
 
     The proxy is the behaviour policy over the tokens whose probability is at least min_p that of the most
-    likely one. Unlikely are tokens below the quantile of the log-probabilities of all tokens, strict.
-
-    Args:
-        logps: (B, T) log-probabilities of the policy that selects tokens.
-        entropies: (B, T) entropies.
-        advantages: (B,) advantages.
-        mask: (B, T) bool, response tokens.
-        proxy: (B, T) log-probabilities of the proxy, -inf for tokens that it does not have.
-        unlikely_share: level of the quantile.
-        penalty_coefficient: coefficient of these tokens.
-        min_p: as above; used where the proxy is computed.
+    likely one; `proxy` (B, T) has its log-probabilities, -inf for others. Unlikely are tokens below the
+    quantile of the log-probabilities of all tokens, strict.
 
     Source: Lp-Reg (arXiv 2510.03222 v1); the quantile of the mini-batch (its code: micro-batch) is ours.
     """

@@ -1,8 +1,9 @@
 """Token selections: which response tokens contribute to the loss and to its divisor.
 
-B sequences, T response positions; entropies in nats. Every function returns the tokens that are *kept*,
-(B, T) bool, a subset of `mask`. Thresholds are computed over the whole mini-batch, so all ranks' tokens must
-be gathered before the call.
+B sequences, T response positions. Selections take `logps` (B, T) of the sampled tokens, `entropies` (B, T) of
+the policy in nats, `advantages` (B,) and `mask` (B, T) bool, true on response tokens; they return the tokens
+that are *kept*, (B, T) bool, a subset of `mask`, and raise ValueError if shapes do not match. Thresholds are
+computed over the whole mini-batch, so all ranks' tokens must be gathered before the call.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,22 +31,13 @@ def at_resolution(entropies: Tensor, resolution: float = ENTROPY_RESOLUTION) -> 
     Tokens with the same context, such as the first ones of a group's responses, have the same entropy.
     With another order of summation (another micro-batch, number of ranks, or CPU) their entropies differ by
     rounding, and rounding would decide which of them a threshold removes. Entropies that are equal at this
-    resolution are ties, which every selection resolves by its rules: strict comparisons, or turns.
-
-    Args:
-        entropies: entropies in nats, of any shape.
-        resolution: a power of two, so that the multiples are exact.
+    resolution, a power of two, are ties, which every selection resolves by strict comparisons, or turns.
     """
     return (entropies.double() / resolution).round() * resolution
 
 
 def quantiles(values: Tensor, levels: Sequence[float]) -> Tensor:
-    """Return quantiles in double precision, like torch.quantile but without its limit of 2^24 values.
-
-    Args:
-        values: (n,) values, n at least 1.
-        levels: levels of the quantiles, in [0, 1].
-    """
+    """Return quantiles of (n,) values in double precision; torch's has a limit of 2^24 values."""
     ordered = values.double().sort().values
     position = torch.tensor(levels, dtype=torch.double, device=values.device) * (len(ordered) - 1)
     low = position.long()
@@ -73,17 +65,7 @@ def spurious_candidates(logps: Tensor, advantages: Tensor, mask: Tensor, tau_p: 
 def spurious_threshold(
     entropies: Tensor, candidates: Tensor, mask: Tensor, quantile: float, scope: Scope
 ) -> Tensor | None:
-    """Return the entropy below which S2T silences a candidate, None without a candidate.
-
-    Args:
-        entropies: (B, T) entropies of the policy.
-        candidates: (B, T) bool, result of `spurious_candidates`.
-        mask: (B, T) bool, true on response tokens.
-        quantile: level of the quantile of the entropies that is the threshold.
-        scope: tokens whose entropies are used.
-
-    Returns:
-        () threshold in nats, in double precision.
+    """Return the entropy, () in double precision, below which S2T silences a candidate; None without one.
 
     Raises:
         ValueError: the scope is unknown.
@@ -111,15 +93,6 @@ def silence_spurious(
     quantile, by linear interpolation, of the entropies of the candidates (A > 0 and exp(logp) < tau_p)
     or of all response tokens. Without a candidate nothing is silenced.
 
-    Args:
-        logps: (B, T) log-probabilities of the sampled tokens.
-        entropies: (B, T) entropies of the policy at these tokens.
-        advantages: (B,) one advantage per response.
-        mask: (B, T) bool, true on response tokens.
-        tau_p: probability below which a token is rare.
-        quantile: level of the quantile of the entropies that is the threshold.
-        scope: tokens whose entropies are used.
-
     Raises:
         ValueError: shapes do not match, `logps` are no log-probabilities, or the scope is unknown.
 
@@ -145,7 +118,7 @@ def silence_high_entropy(
     """Return the tokens kept when the candidates of *high* entropy are silenced.
 
     Silenced iff candidate and entropy strictly above the (1 - quantile) quantile of the entropies of the
-    scope; arguments as in `silence_spurious`.
+    scope.
 
     Source: STAPO v5, masking ablation; the mirrored threshold is our reading. The high-entropy mask of v1
     to v3 is scope "all", 0.20: above the 80th percentile.
@@ -167,7 +140,7 @@ def silence_spurious_negative(
     quantile: float = 0.75,
     scope: Scope = "candidates",
 ) -> Tensor:
-    """Return the tokens kept by S2T's rule for A < 0 in place of A > 0; arguments as in `silence_spurious`.
+    """Return the tokens kept by S2T's rule for A < 0 in place of A > 0.
 
     Source: ours, a control.
     """
@@ -185,7 +158,7 @@ def silence_random(
 ) -> Tensor:
     """Return the tokens kept when round(quantile * n) of the n candidates are silenced at random.
 
-    The same seed silences the same tokens; arguments as in `silence_spurious`.
+    The same seed silences the same tokens.
 
     Source: STAPO v5, masking ablation; an exact count instead of a random draw per token is our choice.
     """
@@ -207,7 +180,7 @@ def silence_matched(
 ) -> Tensor:
     """Return the tokens kept when as many random tokens with A > 0 are silenced as S2T would silence.
 
-    The same seed silences the same tokens; other arguments as in `silence_spurious`.
+    The same seed silences the same tokens.
 
     Source: ours, a control.
     """
@@ -217,13 +190,8 @@ def silence_matched(
 
 
 def drawn(among: Tensor, count: int, generator: torch.Generator) -> Tensor:
-    """Return a (B, T) bool mask of `count` true positions of a mask, drawn uniformly; at most all of them.
-
-    Args:
-        among: (B, T) bool.
-        count: number of positions.
-        generator: generator on the CPU, so that every device draws the same.
-    """
+    """Return a (B, T) bool mask of `count` true positions of a mask, drawn uniformly; at most all of them."""
+    # The generator is on the CPU, so that every device draws the same.
     order = torch.randperm(int(among.sum()), generator=generator)
     return chosen(among, order[:count].to(among.device))
 
@@ -238,7 +206,7 @@ def chosen(among: Tensor, which: Tensor) -> Tensor:
 def silence_candidates(
     logps: Tensor, entropies: Tensor, advantages: Tensor, mask: Tensor, tau_p: float = 0.002
 ) -> Tensor:
-    """Return the tokens kept when every candidate is silenced; arguments as in `silence_spurious`.
+    """Return the tokens kept when every candidate is silenced.
 
     Source: STAPO v5, JustRL-FullMask.
     """
@@ -254,16 +222,6 @@ def keep_high_entropy(
     Exactly k tokens are kept. Of tokens with the lowest entropy that is kept, the first of every response
     comes first, then the second of every response, and so on: ties fall evenly over the responses.
 
-    Args:
-        logps: (B, T), not used, like the advantages.
-        entropies: (B, T) entropies of the policy.
-        advantages: (B,).
-        mask: (B, T) bool, true on response tokens.
-        fraction: share of the tokens to keep, in (0, 1].
-
-    Raises:
-        ValueError: shapes do not match.
-
     Source: 20-Entropy (arXiv 2506.01939); the order of ties is our choice.
     """
     check_shapes(mask=mask, logps=logps, entropies=entropies, advantages=advantages)
@@ -278,11 +236,7 @@ def keep_high_entropy(
     # Both sorts are stable: by entropy, then by turn, then by row.
     order = turns.sort(stable=True).indices
     order = order[values[order].sort(descending=True, stable=True).indices]
-    chosen = torch.zeros(count, dtype=torch.bool, device=mask.device)
-    chosen[order[:kept]] = True
-    keep = torch.zeros_like(mask)
-    keep[mask] = chosen
-    return keep
+    return chosen(mask, order[:kept])
 
 
 def keep_all(logps: Tensor, entropies: Tensor, advantages: Tensor, mask: Tensor) -> Tensor:

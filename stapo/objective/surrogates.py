@@ -31,18 +31,8 @@ def clipped_surrogate(
 ) -> Tensor:
     """Return min(ratio A, clip(ratio, 1 - clip_low, 1 + clip_high) A) per token, to be maximised.
 
-    With `dual_clip`, the value of a token with A < 0 is at least dual_clip * A.
-
-    Args:
-        logps: (B, T) log-probabilities of the sampled tokens under the policy.
-        old_logps: (B, T) the same under the policy that produced the responses; no gradient.
-        advantages: (B,) one advantage per response.
-        clip_low: epsilon_low.
-        clip_high: epsilon_high.
-        dual_clip: constant above 1, or None.
-
-    Returns:
-        (B, T) surrogate; the caller must ignore positions outside the response.
+    With `dual_clip`, the value of a token with A < 0 is at least dual_clip * A. `old_logps` are those of the
+    policy that produced the responses. The result is (B, T); ignore positions outside the response.
 
     Raises:
         ValueError: shapes do not match, or `dual_clip` is not above 1.
@@ -60,14 +50,7 @@ def clipped_surrogate(
 
 
 def kl_k3(logps: Tensor, ref_logps: Tensor) -> Tensor:
-    """Return the k3 estimate of KL(policy || reference) per token, which is unbiased and never negative.
-
-    Args:
-        logps: (B, T) log-probabilities of the sampled tokens under the policy.
-        ref_logps: (B, T) the same under the reference; no gradient.
-
-    Returns:
-        (B, T) estimates in nats.
+    """Return (B, T) k3 estimates of KL(policy || reference) in nats, unbiased and never negative.
 
     Source: DeepSeekMath, eq. 4.
     """
@@ -122,10 +105,8 @@ def clipped_sequences(
     # Behind a response there may be anything, also infinity.
     differences = torch.where(mask, logps - old_logps, 0.0)
     means = differences.sum(dim=1) / mask.sum(dim=1).clamp(min=1)
-    ratio = ratios(means.unsqueeze(1), torch.zeros_like(means).unsqueeze(1))
-    weights = advantages.unsqueeze(1)
-    values = torch.min(ratio * weights, ratio.clamp(1 - clip_low, 1 + clip_high) * weights)
-    return values.expand_as(logps)
+    log_ratios = means.unsqueeze(1), torch.zeros_like(means).unsqueeze(1)
+    return clipped_surrogate(*log_ratios, advantages, clip_low, clip_high).expand_as(logps)
 
 
 def soft_gate(

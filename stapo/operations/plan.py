@@ -86,15 +86,8 @@ def decode_seconds(
     """Return the seconds to generate a batch of responses with one engine.
 
     The time is the larger of bandwidth-bound and compute-bound decoding, plus the minimum time of every
-    step. vLLM removes finished responses from the batch; Transformers keeps them until the longest is done.
-
-    Args:
-        shape: shape of the model.
-        device: one device.
-        vllm: GPUs of vLLM, and the share of their memory that it takes; None: Transformers on one device.
-        responses: number of responses.
-        prompt: tokens of each prompt.
-        limit: tokens of the longest response.
+    step. vLLM removes finished responses from the batch; Transformers, on one device, keeps them until the
+    longest is done. Each prompt has `prompt` tokens, the longest response `limit`.
     """
     gpus, share = vllm or (1, inf)
     # The memory of GPUs adds up, their speed not quite. Responses that do not fit wait.
@@ -188,12 +181,7 @@ def plan(study: Study, gpu: str = "h200", gpus: int = 8) -> dict[tuple[str, str]
     """Return what a study costs, by stage and size.
 
     Of all jobs together: `jobs`, `hours` one after another, `gpu_hours`, and `disk`, the bytes of the results
-    and of one step checkpoint of each training.
-
-    Args:
-        study: the study.
-        gpu: name in `DEVICES`.
-        gpus: of one training; 1 on a CPU.
+    and of one step checkpoint of each training. `gpus` are those of one training; 1 on a CPU.
 
     Raises:
         StudyError: an unknown device, or models of unknown shape.

@@ -68,9 +68,7 @@ def _evidence(of: Jobs) -> Iterator[Job]:
     """Yield the one job: tables of evidence, and all values of the main tables."""
     study = of.study
     # Settings of some studies alone: others keep the fingerprint that they had before there were these.
-    named = {
-        "endpoint": study.compare.endpoint if study.compare else None,
-    }
+    named = {"endpoint": study.compare.endpoint if study.compare else None}
     settings = shown(study)
     outputs = [
         paths.TABLE.format(study=study.name, table=table, suffix=suffix)

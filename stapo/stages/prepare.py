@@ -40,7 +40,7 @@ def _write_prompts(of: Jobs, jobs: list[Job], how: Resources) -> None:
 
     data = of.study.data
     out, record = map(Path, jobs[0].outputs)
-    found = write_prompts(data, out, record, of.study.prompts_file())
+    found = write_prompts(data, out, record)
     print(
         "{prompts} prompts: {unique} unique ones in {rows} rows, {conflicting} left out for conflicting "
         "answers".format(**found)

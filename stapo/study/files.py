@@ -67,9 +67,7 @@ def rows_checksum(rows: Iterable[Mapping[str, str]]) -> str:
 def read_rows(path: Path, is_unique: bool = False) -> list[Row]:
     """Return the rows of JSON lines, without white space at the ends of texts.
 
-    Args:
-        path: the file.
-        is_unique: whether a repeated question is a fault: both would get the same responses.
+    A repeated question, where each must be unique, is a fault: both would get the same responses.
 
     Raises:
         StudyError: one line for each fault, with its line.

@@ -124,13 +124,8 @@ def resolve(
 
     The settings of a method are those of `METHODS`, overridden by the study's settings for all methods, then
     by its settings for this method. A variant, which has a `base`, starts from the settings of that base in
-    the study, which its own settings override.
-
-    Args:
-        name: name of a method in `METHODS`, or of a variant in `methods`.
-        methods: the study's settings for single methods; all bases exist, and there is no cycle.
-        all_methods: the study's settings for all methods.
-        trained: training settings of the method that differ from the study's, which its source mentions.
+    the study, which its own settings override; all bases exist, and there is no cycle. The source also
+    mentions the training settings that differ from the study's.
     """
     origin = origin_of(name, methods)
     if name == origin:

@@ -96,9 +96,7 @@ def merge(base: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
 def read_study(*paths: Path, changes: Mapping[str, Any] | None = None) -> Study:
     """Return the study of a file, merged over what it extends and over the catalogue.
 
-    Args:
-        *paths: study files; each is merged over those before it.
-        changes: merged over all of them, as Snakemake's --config.
+    Each file is merged over those before it, and the changes over all of them, as Snakemake's --config.
 
     Raises:
         StudyError: with every error, one line each, with place and line.
@@ -229,12 +227,9 @@ def _rest(raw: dict[str, Any], wrong: list[Place]) -> tuple[Study | None, set[An
 
 
 def _problems_of_files(study: Study, content: dict[str, Any], is_read: bool) -> Iterator[Problem]:
-    """Add the settings that the files of a study give to its content, and yield problems.
+    """Add the settings that the files of a study give to its content, in place, and yield problems.
 
-    Args:
-        study: the study.
-        content: changed in place.
-        is_read: whether its files are read; otherwise, as in a published study, it must contain the settings.
+    Where its files are not read, as of a published study, it must contain the settings.
     """
     methods = [*study.run.methods, study.interventions.method]
     used = {

@@ -5,17 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Discriminator, Field, StringConstraints, Tag
 
-from stapo.study.fields import (
-    SPLIT,
-    HubId,
-    LocalFile,
-    Revision,
-    Rows,
-    Sha256,
-    Steps,
-    Strict,
-    unit,
-)
+from stapo.study.fields import SPLIT, HubId, LocalFile, Revision, Rows, Sha256, Steps, Strict, unit
 
 
 class HubModel(Strict):

@@ -23,7 +23,7 @@ from stapo.study.schema import (
     Run,
     TrainingSettings,
 )
-from stapo.study.sources import Data, FileData, HubData, Model
+from stapo.study.sources import Data, HubData, Model
 from stapo.tasks import benchmark_definitions, own_definition
 
 BASE_TITLE = "Base"
@@ -276,13 +276,6 @@ class Study(Strict):
         """Return the file of a benchmark of the study's own, None for one of `benchmarks/`."""
         own = self.benchmarks[benchmark]
         return RowsFile(Path(own.file), own.sha256 or "") if own.file else None
-
-    def prompts_file(self) -> RowsFile | None:
-        """Return the file of the training prompts, None if they are not in a file of the study's own."""
-        data = self.data
-        if isinstance(data, FileData):
-            return RowsFile(Path(data.file), data.sha256 or "")
-        return None
 
     def unpinned(self) -> list[str]:
         """Return a line for each thing from the Hub that is not pinned to a commit or a checksum."""

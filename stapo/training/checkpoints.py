@@ -124,12 +124,8 @@ def train_from_newest(
 ) -> None:
     """Train from the newest whole checkpoint, or from the base model without any.
 
-    Args:
-        trainer: trainer of the run.
-        work: directory of the run.
-        kept: step -> directory of the weights that are kept after it; a step whose weights are missing or
-            damaged is done again.
-        study: the resolved study, for the record of attempts; the command names its file, which is not kept.
+    `kept` has the directories of weights by step; a step whose weights are missing or damaged is done again.
+    The resolved study is for the record of attempts: the command names its file, which is not kept.
     """
     found: list[Path | None] = [None]
     if PartialState().is_main_process:  # It chooses for all processes.
@@ -237,10 +233,7 @@ def newest_whole(
 ) -> Path | None:
     """Return the newest checkpoint from which a run can be resumed, None without one; print what is skipped.
 
-    Args:
-        directory: directory with checkpoints `checkpoint-N`.
-        identity: as for `seal`, of the run to resume.
-        before: step; its checkpoint and later ones are ignored.
+    Checkpoints of the step `before` and later ones are ignored.
 
     Raises:
         ValueError: a checkpoint of this run has a layout that this launch cannot read.

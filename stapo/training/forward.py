@@ -40,11 +40,9 @@ class Sequences:
     """T."""
 
     def take(self, rows: Tensor) -> "Sequences":
-        """Return some sequences, trimmed to the longest prompt and response of them.
+        """Return sequences (R,), trimmed to the longest prompt and response of them.
 
-        Args:
-            rows: (R,) indices; with R = 0 the shortest sequence is taken, to take part in a pass of the other
-                ranks.
+        With R = 0 the shortest sequence is taken, to take part in a pass of the other ranks.
         """
         if len(rows) == 0:
             rows = self.mask.sum(dim=1).argmin().unsqueeze(0)
@@ -123,15 +121,8 @@ def first_predicting(
 ) -> Tensor:
     """Return which hidden state of a pass predicts the first token of each response; the next ones follow.
 
-    Args:
-        prompt_lengths: (R,) tokens of each prompt.
-        response_lengths: (R,) tokens of each response.
-        width: response positions of the pass.
-        length: positions of a row of the hidden states; of all sequences, if packed.
-        packed: which of the two forward passes it is.
-
-    Returns:
-        (R,) indices into the hidden states of all rows, one behind another.
+    The lengths are (R,) tokens, the result (R,) indices into the hidden states of all rows, one behind
+    another, each with `length` positions, of which `width` are of the response.
     """
     if packed:
         return (prompt_lengths + response_lengths).cumsum(0) - response_lengths - 1

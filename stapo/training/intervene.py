@@ -208,7 +208,6 @@ def _repetition(
     """Return the record and the tokens of one repetition; `parts` are its prompts and the held-out ones."""
 
     def respond_held_out() -> Iterator[Rollout]:
-        """Yield responses of the current weights, in parts of the size of a mini-batch."""
         rows, size = parts[1], job.rollout_prompts
         for chunk, start in enumerate(range(0, len(rows), size)):
             yield trainer.respond(rows[start : start + size], _number(number, HELD_OUT, chunk))
@@ -313,15 +312,7 @@ def _reward(rollouts: Sequence[Rollout]) -> float:
 def _tokens(
     job: InterventionJob, number: int, rollout: Rollout, silenced: Tensor, after: Tensor
 ) -> pa.Table:
-    """Return a uniform sample of the tokens of a rollout with A != 0, in row-major order.
-
-    Args:
-        job: the job.
-        number: the repetition.
-        rollout: the rollout.
-        silenced: (B, T) bool, the tokens that S2T silences.
-        after: (B, T) entropies after the update without silencing.
-    """
+    """Return a sample of tokens with A != 0; `after` are entropies after the update without silencing."""
     batch = mini_batch(rollout)
     advantages = batch.advantages.unsqueeze(1).expand_as(batch.mask)
     seed = response_seed(job.settings.seed, _number(number, TOKEN_SAMPLE), 0)

@@ -50,10 +50,7 @@ def require_fit(study: Study, gpus: int, nodes: int = 1) -> None:
 def launch_training(arguments: Sequence[str], gpus: int, nodes: int) -> None:
     """Replace this process by the launcher of a training; return only if this process is to train.
 
-    Args:
-        arguments: arguments of `stapo`.
-        gpus: GPUs of the whole job; 0 for one process on the CPUs of each machine.
-        nodes: number of machines, with equally many GPUs each.
+    The GPUs are those of the whole job; with 0 there is one process on the CPUs of each machine.
 
     Raises:
         StudyError: fewer GPUs are available, or there are several machines but no Slurm job.

@@ -83,14 +83,8 @@ def micro_batch_loss(
 ) -> tuple[Tensor, Tensor]:
     """Return the loss of some sequences, and (NUM_SUMS,) sums in double precision without gradient.
 
-    The sum over all micro-batches and ranks is the loss of the mini-batch.
-
-    Args:
-        logps: (R, W) current log-probs, with gradient.
-        entropies: (R, W) current entropies, with gradient; only read by penalties of the entropy.
-        batch: the same sequences, (R, W) or wider.
-        tables: their rows of the tables of the whole mini-batch, (R, W) or wider.
-        method: surrogate, penalty, KL coefficient.
+    The sum over all micro-batches and ranks is the loss of the mini-batch. Log-probs and entropies, with
+    gradient, are (R, W), batch and tables have the same sequences and may be wider.
     """
     width = logps.shape[1]
     mask, sign = batch.mask[:, :width], batch.advantages.unsqueeze(1)

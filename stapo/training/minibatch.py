@@ -58,14 +58,10 @@ def micro_batches(
     token_budget: int,
     packed: bool = False,
 ) -> list[Tensor]:
-    """Return micro-batches of sequences of similar length, the longest sequences first.
+    """Return micro-batches of the sequences `rows` (R,), of similar length, the longest sequences first.
 
-    Args:
-        prompt_lengths: (B,) tokens of each prompt.
-        response_lengths: (B,) tokens of each response.
-        rows: (R,) indices of the sequences to compute, each of which is in one of the results.
-        token_budget: upper limit of the positions that are computed; a longer sequence is alone.
-        packed: whether the positions are the tokens alone, or rows x (longest prompt + longest response).
+    The lengths are (B,). The budget limits the positions that are computed: the tokens alone if packed,
+    otherwise rows x (longest prompt + longest response); a longer sequence is alone.
     """
     order = torch.argsort((prompt_lengths + response_lengths)[rows], descending=True, stable=True)
     found: list[list[int]] = []
@@ -96,7 +92,7 @@ def micro_batches_by_rank(
 
     Every rank computes the whole result from the same lengths, so the ranks need not communicate. A rank
     with fewer micro-batches gets empty ones at the end: all ranks gather sharded parameters together, so
-    all of them must run the same number of passes. The arguments are those of `micro_batches`.
+    all of them must run the same number of passes.
     """
     order = torch.argsort((prompt_lengths + response_lengths)[rows], descending=True, stable=True)
     rows_by_rank = [rows[order[rank::num_ranks]] for rank in range(num_ranks)]

@@ -28,12 +28,8 @@ RUN_OF_WORDS = 13
 """Length in words of a common run that counts as contamination, as usual."""
 
 
-def write_prompts(
-    data: Data, path: Path, record: Path | None = None, file: RowsFile | None = None
-) -> dict[str, Any]:
+def write_prompts(data: Data, path: Path, record: Path | None = None) -> dict[str, Any]:
     """Write the unique prompts to `path` as JSON lines with question and answer, in a fixed order.
-
-    `file` is the file of the study's own, for `FileData`.
 
     Returns:
         What is also written to `record`: the number of `rows`, of `unique` prompts in them, of those removed
@@ -46,10 +42,8 @@ def write_prompts(
         rows = [*tiny_prompts(data)]
     elif isinstance(data, HubData):
         rows = [*_hub_rows(data)]
-    elif file is None:
-        raise StudyError(["data.file: is not here; give the study file, beside which it lies"])
     else:
-        rows = file.read()
+        rows = RowsFile(Path(data.file), data.sha256 or "").read()
     answers: dict[str, set[str]] = {}
     for row in rows:
         answers.setdefault(row["question"], set()).add(row["answer"])
@@ -193,13 +187,8 @@ def check_overlap(
 ) -> dict[str, Any]:
     """Return how many problems of each benchmark are training prompts, ignoring white space and case.
 
-    Problems that share 13 consecutive words with a prompt are only counted: it may be a common phrase.
-
-    Args:
-        prompts: JSON lines, each with a question.
-        benchmarks: name -> questions.
-        published: whether prompts that are problems are only counted, since the paper used the published
-            data set unchanged; otherwise they are an error.
+    Problems that share 13 consecutive words with a prompt are only counted: it may be a common phrase. So
+    are prompts of a published data set, which the paper used unchanged.
 
     Raises:
         StudyError: one line for each benchmark with such a problem.

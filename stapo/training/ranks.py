@@ -131,11 +131,7 @@ def reference_model(policy: Any, accelerator: Accelerator, **head: Any) -> Any:
 
     Its weights have the type of the residual stream, to which FSDP2 casts the policy's float32 ones before a
     forward pass: the same numbers, in half the memory. On a single GPU they are float32, as the policy's.
-
-    Args:
-        policy: policy before its first update, not yet prepared.
-        accelerator: Accelerator of the training.
-        **head: arguments of TRL's fused head.
+    The policy is not yet prepared, and not updated; `head` are arguments of TRL's fused head.
     """
     model = load_again(policy, residual_dtype(policy, accelerator))
     model.set_attn_implementation(policy.config._attn_implementation)

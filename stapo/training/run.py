@@ -29,14 +29,7 @@ from stapo.locks import work_directory
 from stapo.methods import Method
 from stapo.models.loading import end_token_ids, load_model, load_tokenizer
 from stapo.paths import METRICS_FILE, RECORD_FILE, TOKENS_FILE, TOKENS_LOG
-from stapo.provenance import (
-    checksums,
-    environment,
-    file_sha256,
-    require_whole,
-    sums_of,
-    write_sums,
-)
+from stapo.provenance import checksums, environment, file_sha256, require_whole, sums_of, write_sums
 from stapo.records.step import PHASES, StepRecord, as_line
 from stapo.study import StudyError
 from stapo.study.schema import EngineSettings, TrainingSettings
@@ -161,12 +154,7 @@ def policy(path: Path, end_tokens: Sequence[str]) -> tuple[Any, Any, tuple[int, 
 
 
 def _trainer(
-    job: TrainingJob,
-    watch: "Watch",
-    model: Any,
-    tokenizer: Any,
-    ends: Sequence[int],
-    rows: Dataset,
+    job: TrainingJob, watch: "Watch", model: Any, tokenizer: Any, ends: Sequence[int], rows: Dataset
 ) -> StapoTrainer:
     """Return the trainer of a job, for the rows of its prompts in their order."""
     training, metrics, tokens = job.training, job.work / METRICS_FILE, job.work / TOKENS_LOG

@@ -74,12 +74,7 @@ class InterventionTrainer(StapoTrainer):
         return {name: state[p]["exp_avg_sq"].detach().cpu().clone() for name, p in self._trained()}
 
     def respond(self, rows: Sequence[dict[str, Any]], number: int) -> Rollout:
-        """Generate the responses to some chats with the current weights.
-
-        Args:
-            rows: chats and answers, one for each prompt.
-            number: determines the random numbers.
-        """
+        """Generate responses with the current weights; `number` determines the random numbers."""
         self.state.global_step = number
         torch.manual_seed(response_seed(self.args.seed, number, 0))
         inputs = [dict(row) for row in rows for _ in range(self.num_generations)]
@@ -203,12 +198,8 @@ def silenced_by_arm(batch: MiniBatch, method: Method, seed: int) -> dict[str, Te
 
     S2T's threshold is strict: it silences no candidate with the entropy of the threshold, so that it may
     silence fewer than the quantile says. The other arms silence exactly as many tokens as S2T does, or all
-    that there are. Of equal entropies, the first ones in row-major order are silenced.
-
-    Args:
-        batch: the first mini-batch of a rollout, so that the behaviour policy is the current one.
-        method: method whose selection is S2T here; it silences candidates only.
-        seed: seed of the random sets.
+    that there are. Of equal entropies, the first ones in row-major order are silenced. The mini-batch is the
+    first of a rollout, so that the behaviour policy is the current one.
     """
     statistics = batch.old_logps, batch.old_entropies, batch.advantages, batch.mask
     silenced = batch.mask & ~select(method, *statistics, seed)

@@ -61,17 +61,9 @@ CHUNK = 64
 def token_kinds(
     method: Method, logps: Tensor, entropies: Tensor, advantages: Tensor, mask: Tensor
 ) -> tuple[dict[Kind, Tensor], float | None]:
-    """Return the tokens of each kind, and the threshold of S2T.
+    """Return the tokens of each kind, (B, T) bool, and the threshold of S2T, None without a candidate.
 
-    Args:
-        method: method of the training, whose arguments are used if its selection has them.
-        logps: (B, T) log-probs that select tokens.
-        entropies: (B, T) entropies that select tokens.
-        advantages: (B,) advantages.
-        mask: (B, T) bool, response tokens.
-
-    Returns:
-        Kind -> (B, T) bool, which together are `mask`; the threshold in nats, None without a candidate.
+    Log-probs and entropies are those that select tokens.
     """
     args = s2t_arguments(method)
     rounded = at_resolution(entropies)
@@ -90,13 +82,7 @@ def token_kinds(
 def sample_tokens(
     kinds: dict[Kind, Tensor], size: int, seed: int, step: int
 ) -> tuple[Tensor, Tensor, list[Kind], list[float]]:
-    """Return a uniform sample of each kind, without replacement.
-
-    Args:
-        kinds: tokens of each kind, (B, T) bool.
-        size: number of tokens of all kinds, at most.
-        seed: seed of the training.
-        step: optimiser step, from 1.
+    """Return a uniform sample of each kind, without replacement, of `size` tokens at most.
 
     Returns:
         Sequence and position of each of n tokens, on the CPU, their kinds, and their weights: the number of
@@ -197,13 +183,7 @@ class TokenRecorder:
         return logps, entropies
 
     def _take(self, rows: Tensor, outputs: Tensor, states: Tensor) -> None:
-        """Keep log-probs, entropies and hidden states of the sampled tokens of a pass.
-
-        Args:
-            rows: (R,) sequences of the pass.
-            outputs: (2, R, W) log-probs and entropies.
-            states: (1, tokens, hidden size) if packed, otherwise (R, length, hidden size).
-        """
+        """Keep outputs (2, R, W) and states (rows, length, hidden size) of the sampled tokens of a pass."""
         own, index = (self.rows.unsqueeze(1) == rows.cpu()).nonzero().unbind(dim=1)
         positions, index = self.positions[own].to(rows.device), index.to(rows.device)
         first = first_predicting(
@@ -328,15 +308,10 @@ def _whole(parameter: Any) -> Any:
 def write_tokens(
     log: Path, path: Path, tokenizer: Any, prompts: Sequence[int], mini_batch: int, group_size: int
 ) -> None:
-    """Write the token records of a training as one sorted file.
+    """Write the token records in the log of a training as one sorted file.
 
-    Args:
-        log: log of the steps, with ids; a missing one has no tokens.
-        path: output file.
-        tokenizer: that of the policy.
-        prompts: line in the file of prompts of each prompt of the training, in its order.
-        mini_batch: prompts of a step.
-        group_size: responses per prompt.
+    `prompts` are the lines, in the file of prompts, of those of the training in its order, `mini_batch` of
+    them in a step.
     """
     # Ids as they are, special tokens included.
     decode = partial(

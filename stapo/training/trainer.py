@@ -46,15 +46,9 @@ REPLACED = {"advantages", "num_items_in_batch", "importance_sampling_ratio"}
 class StapoTrainer(ResumableTrainer):
     """Trains with any method of `stapo.methods`; otherwise used like TRL's GRPOTrainer.
 
-    Args:
-        model: a path or a model.
-        reward_funcs: as for GRPOTrainer, like the other arguments.
-        args: settings.
-        *others: from `train_dataset` on.
-        method: overrides `args.method`: one with other settings, or of one's own.
-        on_metrics: called on the main process with the record of every optimiser step.
-        on_tokens: called before that with the record of the step's sampled tokens, if tokens are recorded.
-        **named: further arguments.
+    `method` overrides `args.method`: one with other settings, or of one's own. On the main process,
+    `on_metrics` is called with the record of every optimiser step, and `on_tokens` before that with the
+    record of the step's sampled tokens, if tokens are recorded.
 
     Raises:
         ValueError: the update does not support the settings.
@@ -190,10 +184,7 @@ class StapoTrainer(ResumableTrainer):
     def _scored(
         self, model: Any, sequences: Sequences, min_p: float | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Return log-probs and entropies (b, T) of this rank's responses, computed in micro-batches.
-
-        With `min_p`, the log-probs are those of a proxy.
-        """
+        """Return log-probs (with `min_p`, of a proxy) and entropies (b, T) of this rank's responses."""
         mask = sequences.mask[:, -sequences.width :]
         lengths = sequences.mask[:, : -sequences.width].sum(dim=1), mask.sum(dim=1)
         rows = torch.arange(len(mask), device=mask.device)
@@ -269,15 +260,9 @@ class StapoTrainer(ResumableTrainer):
     def _accumulate_gradients(
         self, model: Any, inputs: dict[str, Tensor], keep: Tensor | None = None
     ) -> Tensor:
-        """Accumulate the gradient of the loss of a whole mini-batch, and store the record of the update.
+        """Accumulate the gradient of a mini-batch, store the record of the update, and return the loss.
 
-        Args:
-            model: policy, as wrapped by the Accelerator.
-            inputs: the whole mini-batch with TRL's names, the same on every rank.
-            keep: (B, T) bool, the tokens that contribute; None for those that the method selects.
-
-        Returns:
-            The loss of the mini-batch, the same on every rank.
+        All are the same on every rank. `keep` (B, T) are the tokens that contribute, as in `update`.
         """
         batch = mini_batch(inputs)
         seed = self.args.seed * 1_000_003 + self.state.global_step
@@ -370,13 +355,7 @@ def mini_batch(inputs: dict[str, Tensor]) -> MiniBatch:
 
 
 def response_seed(seed: int, step: int, row: int) -> int:
-    """Return the 63-bit seed of a response.
-
-    Args:
-        seed: seed of the training.
-        step: optimiser steps before the rollout.
-        row: index of the response in the rollout of all ranks.
-    """
+    """Return the 63-bit seed of a response: a row of the rollout of all ranks, after so many steps."""
     return int(fingerprint([seed, step, row]), 16) >> 1
 
 

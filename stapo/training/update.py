@@ -56,20 +56,10 @@ def update(
 ) -> tuple[Tensor, StepRecord]:
     """Compute the loss of a whole mini-batch and accumulate its gradient in the parameters of `forward`.
 
-    Args:
-        forward: forward pass of the current policy.
-        batch: the whole mini-batch, the same on every rank.
-        method: selection, clip, KL coefficient, aggregation.
-        ranks: the ranks that compute the mini-batch together.
-        group_size: responses per prompt, consecutive rows.
-        micro_batch_tokens: token budget (prompt and response) of one forward and backward pass.
-        packed: whether `forward` computes tokens alone, so that padding does not count towards the budget.
-        statistics: the policy whose probabilities and entropies select tokens.
-        seed: seed for a random selection, different for every step.
-        selected: called with the selection, before any pass with gradient.
-        keep: (B, T) bool, the tokens that contribute; None for those that the method selects.
-        state: what the method's penalty remembers; None for its first step.
-        max_response_tokens: divisor of the aggregation `constant_length`.
+    The mini-batch is the same on every rank; the responses of a group are consecutive rows. The budget of one
+    pass, `micro_batch_tokens`, counts prompts and responses, and padding unless `forward` is `packed`. A
+    random selection needs another `seed` in every step. `keep` (B, T) bool are the tokens that contribute,
+    None for those that the method selects; `state` is what its penalty remembers, None in its first step.
 
     Returns:
         The loss, () without gradient, and a record with the fields that are known here; both are the same
@@ -220,15 +210,7 @@ def _accumulate(
 def _measured(
     batch: MiniBatch, logps: Tensor, keep: Tensor, method: Method, sums: Sequence[float]
 ) -> StepRecord:
-    """Return a record with the fields that are known here; fractions are of all response tokens.
-
-    Args:
-        batch: the whole mini-batch.
-        logps: (B, T) log-probs that the selection used.
-        keep: (B, T) bool, tokens that contribute to the loss.
-        method: method of the training.
-        sums: those of `micro_batch_loss` over the mini-batch.
-    """
+    """Return a record of what is known here, by the log-probs that selected and the sums over the batch."""
     loss, kl, clipped_low, clipped_high, touched, changed_by, of_all = sums
     num_tokens = int(batch.mask.sum())
     shared = max(num_tokens, 1)

@@ -61,15 +61,11 @@ def rollouts(page: Page, world: Path, training: TrainingSettings) -> None:
 
     with (
         patch.object(StapoTrainer, "_accumulate_gradients", look),
-        patch.dict(BUILT_IN, boxed=alternating),
+        # Every other response is right, so that no group is flat.
+        patch.dict(BUILT_IN, boxed=lambda completions, **_: [1.0, 0.0] * (len(completions) // 2)),
     ):
         engine = EngineSettings(vllm_gpu_memory=0.5)
         train(job_in(world, world / "out", training, "stapo", engine=engine))
-
-
-def alternating(completions: Any, **_: Any) -> list[float]:
-    """Reward every other response, so that no group is flat."""
-    return [float(row % 2) for row in range(len(completions))]
 
 
 def build(world: Path, shape: Shape) -> None:

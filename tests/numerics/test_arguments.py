@@ -18,6 +18,7 @@ from stapo.objective import (
     logit_gradient_norm_sq,
     spurious_candidates,
     token_mean,
+    token_weights,
 )
 
 STATISTICS = ("logps", "entropies", "advantages", "mask")
@@ -90,6 +91,8 @@ def test_numbers_out_of_range_are_refused_with_what_was_found() -> None:
         expected = f"group_size: expected a divisor of 6 .* {group_size}"
         with pytest.raises(ValueError, match=expected):
             group_advantages(values.flatten(), group_size)
+    with pytest.raises(ValueError, match="group_size: 2 responses are not a multiple of 3"):
+        token_weights(tensor("keep"), "group_token_mean", 3)
     for name in ("silence_spurious", "silence_high_entropy"):
         with pytest.raises(ValueError, match="scope: expected 'candidates' or 'all', found 'rank'"):
             SELECTIONS[name](*(tensor(each) for each in STATISTICS), scope="rank")

@@ -6,14 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from stapo.objective import (
-    SELECTIONS,
-    group_advantages,
-    keep_high_entropy,
-    silence_spurious,
-    token_mean,
-    token_weights,
-)
+from stapo.objective import SELECTIONS, group_advantages, keep_high_entropy, token_mean
 
 EVERY_SELECTION = pytest.mark.parametrize("name", sorted(SELECTIONS))
 
@@ -53,20 +46,9 @@ def test_a_mean_in_half_precision_is_rounded_once(dtype: torch.dtype) -> None:
     assert token_mean(values, keep) == torch.tensor(0.75, dtype=dtype)
 
 
-def test_a_group_without_a_token_does_not_count() -> None:
-    values = double([[1.0, 2.0, 6.0], [4.0, 8.0, 16.0], [3.0, 0.0, 0.0], [5.0, 0.0, 0.0]])
-    keep = torch.tensor([[1, 0, 1], [0, 1, 0], [1, 0, 0], [0, 0, 0]]).bool()
-    for expected in ((5.0 + 3.0) / 2, 3.0):
-        weights = token_weights(keep, "group_token_mean", 2, torch.float64)
-        assert (values * weights).sum() == expected
-        keep[:2] = False
-    with pytest.raises(ValueError, match="group_size: 4 responses are not a multiple of 3"):
-        token_weights(keep, "group_token_mean", 3)
-
-
 def is_silenced(logp: float, entropy: float, advantage: float, tau_p: float, scope: str) -> bool:
     """Whether S2T silences a token beside candidates of entropy 1 and 2; at quantile 1 the threshold is 2."""
-    keep = silence_spurious(
+    keep = SELECTIONS["silence_spurious"](
         double([[logp, 0.0, 0.0], [-20.0, -20.0, 0.0]]),
         double([[entropy, 0.0, 0.0], [1.0, 2.0, 0.0]]),
         double([advantage, 1.0]),

@@ -31,10 +31,6 @@ def rows() -> tuple[Tensor, Tensor, Tensor, Tensor]:
     return logps, old, torch.tensor(A, dtype=torch.double), mask
 
 
-def capped(ratio: float, a: float, p: float, old: float) -> float:
-    return min(ratio, 5.0) * a
-
-
 def soft(ratio: float, a: float, p: float, old: float) -> float:
     t = 1.0 if a > 0 else 1.05
     gate = 1 / (1 + exp(-t * (ratio - 1)))
@@ -61,7 +57,7 @@ CLIP = {"clip_low": 0.2, "clip_high": 0.28}
 GRADIENTS: dict[str, tuple[dict[str, float], Callable[[float, float, float, float], float]]] = {
     "clipped": (CLIP, clipped),
     "unclipped": ({}, lambda ratio, a, p, old: ratio * a),
-    "capped_weights": ({}, capped),
+    "capped_weights": ({}, lambda ratio, a, p, old: min(ratio, 5.0) * a),
     "soft_gate": ({}, soft),
     "kept_clipped_gradients": (CLIP, kept),
     "within_divergence": ({}, within),

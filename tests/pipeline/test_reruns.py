@@ -1,12 +1,10 @@
 """An edit reruns what it concerns and nothing else."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from world import STATES, World, counted
 
-from stapo.operations.status import lines_of, progress
 from stapo.study import merge
 
 OWN_ARGS = {"tau_p": 0.003, "quantile": 0.5}
@@ -86,18 +84,6 @@ def test_an_edit_reruns_what_depends_on_it(edited, change, expected):
     found = edited.jobs()
     apart = {name: n for name, n in expected.items() if n == 0}
     assert {**found, **apart} == expected
-
-
-def test_nothing_order_and_comments_change_nothing(edited):
-    def reordered(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {key: reordered(value[key]) for key in reversed(value)}
-        return value
-
-    edited.study = reordered(edited.study)
-    assert [*edited.study["methods"]["mine"]["selection_args"]] == ["quantile", "tau_p"]
-    assert edited.jobs() == {}
-    assert lines_of("outdated", progress(edited.parsed(), edited.path)) == []
 
 
 def test_a_study_that_differs_in_one_method_shares_the_rest(whole):

@@ -66,11 +66,8 @@ NODE = "NodeName=n{i} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=2 
 def slurm(path: Path, nodes: int = 1) -> Iterator[dict[str, str]]:
     """Yield the environment in which `sbatch` and other commands use a Slurm on this machine only.
 
-    At the end its jobs are cancelled and its daemons stopped, also after an error.
-
-    Args:
-        path: directory for state and logs, made here; short, because sockets lie in it.
-        nodes: virtual nodes n1, n2, ...; all of them are this machine.
+    At the end its jobs are cancelled and its daemons stopped, also after an error. The path is short, because
+    sockets lie in it; the virtual nodes n1, n2, ... are this machine.
     """
     root = _unpacked()
     path.mkdir(parents=True)

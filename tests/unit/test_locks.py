@@ -21,11 +21,7 @@ JOB = "from stapo.locks import join_jobs; join_jobs(); print('joined', flush=Tru
 def start(code, path, **environment):
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     return subprocess.Popen(
-        [sys.executable, "-c", code],
-        cwd=path,
-        text=True,
-        env={**os.environ, **environment},
-        **pipes,
+        [sys.executable, "-c", code], cwd=path, text=True, env=os.environ | environment, **pipes
     )
 
 

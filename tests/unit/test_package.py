@@ -42,12 +42,5 @@ def test_what_is_built_is_complete_and_runs(tmp_path: Path) -> None:
     said = ran(*command, at=tmp_path, PYTHONPATH=str(place))
     assert "does not hold" not in said
     assert said.count("holds") > 5
-    where = ran(
-        sys.executable,
-        "-P",
-        "-c",
-        "import stapo; print(stapo.__file__)",
-        at=tmp_path,
-        PYTHONPATH=str(place),
-    )
-    assert where.startswith(str(place))
+    show = (sys.executable, "-P", "-c", "import stapo; print(stapo.__file__)")
+    assert ran(*show, at=tmp_path, PYTHONPATH=str(place)).startswith(str(place))

@@ -8,8 +8,7 @@ from scipy.stats import spearmanr
 from synthetic_interventions import MOVED, write_intervention
 
 from stapo.analysis.artefacts import Artefacts
-from stapo.analysis.tables.interventions import lemma
-from stapo.analysis.tables.interventions import make as interventions_table
+from stapo.analysis.tables.interventions import lemma, make as interventions_table
 from stapo.analysis.tables.silenced_quadrants import make as silenced_quadrants
 from stapo.files import DamagedFileError
 from stapo.records.arms import ARMS, CONTROLS, NOTHING, SILENCED

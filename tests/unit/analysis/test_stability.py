@@ -10,8 +10,7 @@ from scipy import stats
 from stapo import paths
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.tables.endpoints import ALL, ENDPOINTS, endpoint_rows, gap, paired_gap
-from stapo.analysis.tables.stability import COLLAPSE, EXPLOSION, entropy_numbers
-from stapo.analysis.tables.stability import make as table
+from stapo.analysis.tables.stability import COLLAPSE, EXPLOSION, entropy_numbers, make as table
 from stapo.evaluation.statistics import difference_between
 from stapo.files import write_jsonl
 from stapo.study import merge, parse_study

@@ -132,12 +132,12 @@ def test_the_fixtures_follow_from_independent_loops(method):
             for key in ("logps", "old_logps", "advantages", "ref_logps")
         )
         read = old, batch.old_entropies.tolist(), advantages, batch.mask.tolist()
-        keep = oracle.select(name, *read, **fixture.method.selection_args)
+        keep = oracle.SELECTIONS[name](*read, **fixture.method.selection_args)
         assert fixture.keep.tolist() == keep, fixture.name
         with_kl = {"ref": ref, "beta": fixture.method.kl_coefficient} if method == "grpo" else {}
-        mean = "sequence_mean" if method == "grpo" else "token_mean"
-        high = fixture.method.clip_high
-        found = oracle.loss_and_gradient(logps, old, advantages, keep, high, mean, **with_kl)
+        size = 1 if method == "grpo" else len(keep)
+        clip = fixture.method.clip_low, fixture.method.clip_high
+        found = oracle.loss_and_gradient(logps, old, advantages, keep, clip, size, **with_kl)
         # Both in double precision: they differ by the order of the sums.
         assert fixture.update.loss == pytest.approx(found[0], abs=1e-14)
         gradient = torch.tensor(found[1], dtype=torch.double)

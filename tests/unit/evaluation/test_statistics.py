@@ -8,8 +8,7 @@ from math import comb, isnan
 
 import numpy as np
 import pytest
-from scipy.stats import t as student
-from scipy.stats import ttest_ind
+from scipy.stats import t as student, ttest_ind
 
 from stapo.evaluation.statistics import (
     RESAMPLES,

@@ -8,13 +8,7 @@ import pytest
 
 from stapo.models.arithmetic import FILLERS, sloppy_solution
 from stapo.models.tiny import build_tokenizer
-from stapo.models.worlds import (
-    FAMILIES,
-    WORLDS,
-    benchmark_problems,
-    is_held_out,
-    training_problems,
-)
+from stapo.models.worlds import FAMILIES, WORLDS, benchmark_problems, is_held_out, training_problems
 
 
 def evaluate(question: str) -> int:

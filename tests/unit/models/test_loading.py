@@ -76,10 +76,7 @@ def test_no_code_of_a_model_is_run(tiny, tmp_path):
     (tmp_path / "own.yaml").write_text(
         f"extends: smoke\nname: own\nmodels: {{own: {{path: {model}}}}}\nrun: {{sizes: [own]}}\n"
     )
-    commands = [
-        ["check", "own.yaml"],
-        ["run", "base", "--study", "own.yaml"],
-    ]
+    commands = [["check", "own.yaml"], ["run", "base", "--study", "own.yaml"]]
     running = subprocess.run(
         [sys.executable, "-c", RUN.format(commands=commands)], cwd=tmp_path, text=True,
         input="y\n" * 50, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=300,

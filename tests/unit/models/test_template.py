@@ -60,7 +60,8 @@ def test_it_lies_beside_the_verifiers_weights_with_its_origin(tmp_path, monkeypa
         assert not {"*.py", "*.bin", "*"} & {*allow_patterns}
         folder = tmp_path / ("3" * 40)
         folder.mkdir()
-        (folder / "config.json").write_text("{}")
+        (tmp_path / "blob").write_text("{}")
+        (folder / "config.json").symlink_to(tmp_path / "blob")  # As in the Hub's cache.
         return str(folder)
 
     monkeypatch.setattr("huggingface_hub.snapshot_download", snapshot)
@@ -68,6 +69,7 @@ def test_it_lies_beside_the_verifiers_weights_with_its_origin(tmp_path, monkeypa
     write_base(Verifier(hub="some/judge", revision="main"), out)
     found = json.loads((out / VERIFIER_TEMPLATE).read_text())
     assert found == {**Verifier.template, "text": TEXT}
+    assert not (out / "config.json").is_symlink()
     assert VERIFIER_TEMPLATE in (out / "SHA256SUMS").read_text()
     source = {"hub": "some/judge", "revision": "main", "commit": "3" * 40}
     assert json.loads((out / "source.json").read_text()) == source

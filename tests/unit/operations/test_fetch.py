@@ -5,11 +5,9 @@ from typing import Any
 import pytest
 
 from stapo.evaluation.task import DATA_DIR
-from stapo.models.base import write_base
 from stapo.operations.fetch import fetch
 from stapo.study import parse_study
 from stapo.study.files import rows_checksum
-from stapo.study.sources import HubModel
 
 ROWS = [{"question": f"{i}?", "answer": str(i)} for i in range(3)]
 
@@ -53,13 +51,3 @@ def test_each_item_is_got_and_a_failure_stops_no_other(study, monkeypatch, tmp_p
     wording = "CV_PROMPT of open-compass/CompassVerifier at 2d7cba6d"
     assert said[2] == f"ok       verifier's template: {wording}"
     assert said[1] == "missing  verifier: some/judge at 33333333: no network"
-
-
-def test_a_base_model_is_copied_from_the_cache(monkeypatch, tmp_path):
-    (tmp_path / "cache").mkdir()
-    (tmp_path / "blob").write_text("weights")
-    (tmp_path / "cache" / "model.safetensors").symlink_to(tmp_path / "blob")
-    monkeypatch.setattr("huggingface_hub.snapshot_download", lambda *_, **__: tmp_path / "cache")
-    write_base(HubModel(hub="some/model", revision="1" * 40), tmp_path / "out")
-    written = tmp_path / "out" / "model.safetensors"
-    assert (written.read_text(), written.is_symlink()) == ("weights", False)

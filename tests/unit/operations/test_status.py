@@ -16,13 +16,7 @@ from synthetic import write_score
 from stapo import paths
 from stapo.files import append_jsonl, canonical, write_json
 from stapo.locks import BusyError, work_directory
-from stapo.operations.status import (
-    Progress,
-    lines_of,
-    print_status,
-    progress,
-    status_document,
-)
+from stapo.operations.status import Progress, lines_of, print_status, progress, status_document
 from stapo.stages import jobs_of
 from stapo.study import parse_study
 

@@ -6,28 +6,15 @@ from random import Random
 import jsonschema
 import pytest
 import yaml
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from stapo.exhibits import figure_names
 from stapo.methods import METHODS, s2t_arguments
 from stapo.repository import STUDIES
 from stapo.stages import jobs_of
-from stapo.study import (
-    Checkpoint,
-    TrainingRun,
-    merge,
-    parse_study,
-    read_study,
-    study_schema,
-)
+from stapo.study import Checkpoint, TrainingRun, merge, parse_study, read_study, study_schema
 from stapo.study.loader import load_yaml
-from stapo.study.reading import (
-    published_content,
-    read_resolved,
-    resolved_path,
-    write_resolved,
-)
+from stapo.study.reading import published_content, read_resolved, resolved_path, write_resolved
 from stapo.study.study import families
 
 SHIPPED = sorted(STUDIES.glob("*.yaml"))

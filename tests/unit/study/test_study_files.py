@@ -46,12 +46,6 @@ def paths_of(study: Study) -> list[str]:
     return [*{*jobs_of(study).published(), *models}, *weights]
 
 
-def passes_between_programs(study: Study, root: Path) -> None:
-    write_resolved(study, root)
-    assert fingerprints(study_of(root / resolved_path(study))) == fingerprints(study)
-    yaml.safe_dump(study.model_dump(), allow_unicode=True).encode()
-
-
 def has_paths_and_rules_of_its_own(study: Study) -> None:
     paths = paths_of(study)
     assert len({path.lower() for path in paths}) == len(paths)
@@ -77,7 +71,9 @@ def has_paths_and_rules_of_its_own(study: Study) -> None:
 def test_what_is_wrong_is_lines_and_what_is_right_passes_every_later_stage(raw, tmp_path):
     study = study_or_lines(lambda: parse_study(raw))
     if study is not None:
-        passes_between_programs(study, tmp_path)
+        write_resolved(study, tmp_path)
+        assert fingerprints(study_of(tmp_path / resolved_path(study))) == fingerprints(study)
+        yaml.safe_dump(study.model_dump(), allow_unicode=True).encode()
         has_paths_and_rules_of_its_own(study)
         console = Console(file=io.StringIO())
         print_plan(study, "h200", 8, console)

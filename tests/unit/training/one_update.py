@@ -64,16 +64,9 @@ def build(folder: Path, packed: bool) -> tuple[StapoTrainer, dict[str, Tensor], 
     policy = Qwen3ForCausalLM(config)
     plain = copy.deepcopy(policy)
     args = StapoConfig(
-        output_dir=str(folder),
-        per_device_train_batch_size=GROUP,
-        num_generations=GROUP,
-        steps_per_generation=2,
-        micro_batch_tokens=60,
-        packed=packed,
-        use_cpu=True,
-        bf16=False,
-        report_to="none",
-    )
+        str(folder), per_device_train_batch_size=GROUP, num_generations=GROUP, packed=packed,
+        steps_per_generation=2, micro_batch_tokens=60, use_cpu=True, bf16=False, report_to="none",
+    )  # fmt: skip
     trainer = StapoTrainer(
         model=policy,
         args=args,
@@ -115,12 +108,17 @@ def disturbed(policy: Any, seed: int) -> Any:
     return other
 
 
-def forward(policy: Any, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-    """Return log-probs and entropies (B, T) from plain logits of whole padded sequences."""
+def logits_of(policy: Any, batch: dict[str, Tensor]) -> Tensor:
+    """Return plain logits (B, T, V) of whole padded sequences."""
     ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1)
     attention = torch.cat([batch["prompt_mask"], batch["completion_mask"]], dim=1)
-    logits = policy(input_ids=ids, attention_mask=attention, use_cache=False).logits
-    log_probs = logits[:, -WIDTH - 1 : -1].log_softmax(dim=-1)
+    logits: Tensor = policy(input_ids=ids, attention_mask=attention, use_cache=False).logits
+    return logits[:, -WIDTH - 1 : -1]
+
+
+def forward(policy: Any, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+    """Return log-probs and entropies (B, T) from plain logits."""
+    log_probs = logits_of(policy, batch).log_softmax(dim=-1)
     entropies = -(log_probs.exp() * log_probs).sum(dim=-1)
     return log_probs.gather(2, batch["completion_ids"].unsqueeze(2)).squeeze(2), entropies
 
@@ -161,32 +159,27 @@ def kept(method: Method, statistics: tuple[Tensor, Tensor], batch: dict[str, Ten
     logps, entropies = (values.tolist() for values in statistics)
     mask, advantages = batch["completion_mask"].bool().tolist(), batch["advantages"].tolist()
     tables = logps, entropies, advantages, mask
-    return oracle.select(method.selection, *tables, **method.selection_args)
+    return oracle.SELECTIONS[method.selection](*tables, **method.selection_args)
 
 
 def plain_update(
     policy: Any, method: Method, batch: dict[str, Tensor], keep: list
 ) -> tuple[float, dict[str, Tensor]]:
-    """Return loss and gradients of a mini-batch from plain logits, by autograd."""
+    """Return loss and gradients of a mini-batch: loops to the log-probs of plain logits, then autograd."""
     policy.zero_grad()
     logps, _ = forward(policy, batch)
-    kept, weights = torch.tensor(keep), batch["advantages"].unsqueeze(1)
-    ratio, apart = (
-        (logps - batch["old_per_token_logps"]).exp(),
-        batch["ref_per_token_logps"] - logps,
+    old, ref, advantages = (
+        batch[name].tolist()
+        for name in ("old_per_token_logps", "ref_per_token_logps", "advantages")
     )
-    clipped_ratio = ratio.clamp(1 - method.clip_low, 1 + method.clip_high)
-    values = torch.minimum(ratio * weights, clipped_ratio * weights)
-    if method.dual_clip:
-        bounded = torch.maximum(values, method.dual_clip * weights)
-        values = torch.where(weights < 0, bounded, values)
-    values = values - method.kl_coefficient * (apart.exp() - apart - 1)
-    # Rows with a divisor of their own: all three aggregations are means of means.
     size = {"token_mean": len(keep), "group_token_mean": GROUP, "sequence_mean": 1}
-    parts = zip(*(one.split(size[method.aggregation]) for one in (values, kept)), strict=True)
-    loss = -torch.stack([part[own].mean() for part, own in parts if own.any()]).mean()
-    loss.backward()
-    return loss.item(), {name: p.grad.clone() for name, p in policy.named_parameters()}
+    clip = method.clip_low, method.clip_high, method.dual_clip
+    loss, slopes = oracle.loss_and_gradient(
+        logps.tolist(), old, advantages, keep, clip, size[method.aggregation], ref,
+        method.kl_coefficient,
+    )  # fmt: skip
+    logps.backward(torch.tensor(slopes))
+    return loss, {name: p.grad.clone() for name, p in policy.named_parameters()}
 
 
 def assert_same_update(update: Update, expected: tuple[float, dict[str, Tensor]]) -> None:

@@ -11,9 +11,7 @@ from training_jobs import TRAINING, assert_same, job_in, parity_reward, run
 
 from stapo.files import read_json
 from stapo.methods import METHODS
-from stapo.training import checkpoints as module
-from stapo.training import rewards
-from stapo.training import run as run_module
+from stapo.training import checkpoints as module, rewards, run as run_module
 from stapo.training.checkpoints import (
     ROLLOUT_FILE,
     SEAL,

@@ -11,7 +11,6 @@ environment, passes have no padding.
 import json
 import math
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -58,15 +57,13 @@ SEEN = ("logps", "entropies", "advantages", "mask", "keep")
 """By a selection, and what it chose; everything else that is saved of a step is a gradient."""
 SAMPLE = ["prompt", "response", "position", "kind", "weight", "before", "after", "kept"]
 FSDP = str(ROOT / "workflows" / "accelerate" / "cpu-2.yaml")
-LAUNCH = [sys.executable, "-m", "accelerate.commands.accelerate_cli", "launch"]
+SHARDED = [
+    *(sys.executable, "-m", "accelerate.commands.accelerate_cli", "launch"),
+    *("--config_file", FSDP, "--main_process_port", "0"),
+]
+"""Two processes under FSDP2, at any free port."""
 
 pytestmark = pytest.mark.slow
-
-
-def free_port() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return str(probe.getsockname()[1])
 
 
 def start(
@@ -98,19 +95,14 @@ def alone(world, tmp_path_factory) -> Path:
 
 def replicas(world: Path, out: Path, masks: Path) -> None:
     """Two processes with the whole model each, exchanging gradients; `accelerate launch --cpu` starts one."""
-    port = ["--master-port", free_port()]
-    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", *port]
+    ranks = "--standalone", "--nproc-per-node", "2"
+    launch = [sys.executable, "-m", "torch.distributed.run", *ranks]
     finish(start(launch, world, out, masks, *CASES))
 
 
 def packed(world: Path, out: Path, masks: Path) -> None:
     """Two processes under FSDP2 whose passes have no padding, unlike those of one process."""
-    finish(start(sharded(), world, out, masks, *CASES, PACKED="1"))
-
-
-def sharded() -> list[str]:
-    """Two processes under FSDP2."""
-    return [*LAUNCH, "--config_file", FSDP, "--main_process_port", free_port()]
+    finish(start(SHARDED, world, out, masks, *CASES, PACKED="1"))
 
 
 def border_distance(case: str, seen: dict[str, torch.Tensor]) -> torch.Tensor:
@@ -169,8 +161,8 @@ def test_two_ranks_compute_what_one_computes(world, alone, tmp_path, launch):
 
 def test_a_killed_launch_resumes_to_the_same_bits_also_past_a_checkpoint(world, tmp_path):
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    finish(start(sharded(), world, whole, "-", "stapo"))
-    process = start(sharded(), world, killed, "-", "stapo")
+    finish(start(SHARDED, world, whole, "-", "stapo"))
+    process = start(SHARDED, world, killed, "-", "stapo")
     log = killed / "stapo" / "work" / "metrics.jsonl"
     deadline = time.monotonic() + 120
     while len(read_jsonl(log)) < 5 and time.monotonic() < deadline:
@@ -184,7 +176,7 @@ def test_a_killed_launch_resumes_to_the_same_bits_also_past_a_checkpoint(world, 
     # A damaged part of one rank: all of them take the checkpoint before.
     newest = step_checkpoints(killed / "stapo" / "work")[-1]
     (newest / "rng_state_1.pth").write_bytes(b"garbage")
-    finish(start(sharded(), world, killed, "-", "stapo"))
+    finish(start(SHARDED, world, killed, "-", "stapo"))
     after = [record["after_step"] for record in attempts(killed / "stapo" / "work")]
     assert after == [0, step_of(newest) - 1]
     assert_same(killed / "stapo", whole / "stapo")

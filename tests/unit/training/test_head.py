@@ -74,10 +74,7 @@ def whole(biased: bool, mixed: bool, **scaling: float) -> Found:
 @pytest.mark.parametrize("case", CASES)
 def test_values_and_gradients_are_those_of_whole_logits(case: str, biased: bool):
     mixed, scaling = CASES[case]
-    found, expected = (
-        by_tiles(biased, mixed, **scaling),
-        whole(biased, mixed, **scaling),
-    )
+    found, expected = (by_tiles(biased, mixed, **scaling), whole(biased, mixed, **scaling))
     for ours, exact in zip(found[:2], expected[:2], strict=True):
         # Sums of 48 products and 100 words in single precision; up to some 25 nats.
         torch.testing.assert_close(ours, exact, rtol=0, atol=3e-5)

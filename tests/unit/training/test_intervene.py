@@ -14,8 +14,7 @@ from stapo.records.arms import ARMS, NOTHING, SILENCED
 from stapo.records.interventions import read_intervention
 from stapo.study import StudyError
 from stapo.study.schema import Interventions
-from stapo.training import intervene as module
-from stapo.training import rewards
+from stapo.training import intervene as module, rewards
 from stapo.training.intervene import InterventionJob, intervene, make_trainer
 from stapo.training.minibatch import MiniBatch
 from stapo.training.single_updates import silenced_by_arm
@@ -200,20 +199,15 @@ def test_a_step_has_no_first_moment_and_the_second_moments_of_other_rollouts(rol
 # The arms
 
 
-def batch_of(logps: Any, entropies: Any, advantages: Any) -> MiniBatch:
-    tables = torch.tensor(logps).log(), torch.tensor(entropies)
-    mask = torch.ones(tables[0].shape, dtype=torch.bool)
-    return MiniBatch(
-        mask=mask, advantages=torch.tensor(advantages), old_logps=tables[0], old_entropies=tables[1]
-    )
-
-
 def test_arms_of_a_batch_by_hand():
     # Candidates: the first four tokens of the first response; the second response has A < 0.
-    batch = batch_of(
-        [[0.001, 0.001, 0.001, 0.001, 0.5], [0.001, 0.001, 0.001, 0.001, 0.001]],
-        [[0.5, 2.0, 1.0, 3.0, 9.0], [1.0, 3.0, 1.0, 2.0, 0.5]],
-        [1.0, -1.0],
+    chances = torch.full((2, 5), 0.001)
+    chances[0, 4] = 0.5
+    batch = MiniBatch(
+        mask=torch.ones(2, 5, dtype=torch.bool),
+        advantages=torch.tensor([1.0, -1.0]),
+        old_logps=chances.log(),
+        old_entropies=torch.tensor([[0.5, 2.0, 1.0, 3.0, 9.0], [1.0, 3.0, 1.0, 2.0, 0.5]]),
     )
     silenced = silenced_by_arm(batch, STAPO, 0)
     assert not silenced[NOTHING].any()

@@ -3,8 +3,7 @@
 from itertools import pairwise
 
 import torch
-from hypothesis import Phase, given, settings
-from hypothesis import strategies as st
+from hypothesis import Phase, given, settings, strategies as st
 
 from stapo.training.minibatch import micro_batches, micro_batches_by_rank
 

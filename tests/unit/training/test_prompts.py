@@ -16,7 +16,6 @@ from stapo.training.prompts import (
     DAPO_PREFIX,
     DAPO_SUFFIX,
     check_overlap,
-    checksum,
     prompt_order,
     write_prompts,
 )
@@ -92,7 +91,7 @@ def test_prompts_of_the_hub_are_stripped_counted_and_summed(hub):
     assert prompts == KEPT
     counts = {"rows": 5, "unique": 3, "conflicting": 1, "prompts": 2}
     assert record == about == {**counts, "sha256": SHA256}
-    assert checksum(KEPT[::-1]) != SHA256  # The order of the training follows theirs.
+    assert hub(ROWS[1::-1])[2]["sha256"] != SHA256  # The order of the training follows theirs.
 
 
 def test_another_number_or_checksum_is_refused_and_both_are_printed(hub, tmp_path):
@@ -134,9 +133,9 @@ def test_prompts_of_a_file_of_the_studys_own(tmp_path):
     study = read_study(tmp_path / "mine.yaml")
     assert study.data.rows == 5
     out = tmp_path / "prompts.jsonl"
-    about = write_prompts(study.data, out, None, study.prompts_file())
+    about = write_prompts(study.data, out)
     assert read_jsonl(out) == KEPT
     assert about == {"rows": 5, "unique": 3, "conflicting": 1, "prompts": 2, "sha256": SHA256}
     path.write_text(path.read_text() + '{"question": "5+5?", "answer": 10}\n')
     with pytest.raises(StudyError, match="its rows changed since the study was read"):
-        write_prompts(study.data, out, None, study.prompts_file())
+        write_prompts(study.data, out)

@@ -4,21 +4,15 @@ import hashlib
 from copy import deepcopy
 
 import pytest
+import training_jobs
 
 from stapo.evaluation.grading import last_boxed
 from stapo.models.tiny import build_tokenizer
 from stapo.study import StudyError
 from stapo.study.schema import TrainingSettings
-from stapo.training.rewards import (
-    box_content,
-    boxed_reward,
-    reward_functions,
-)
+from stapo.training.rewards import box_content, boxed_reward, reward_functions
 
-TRAINING = TrainingSettings(
-    steps=1, prompts_per_batch=1, group_size=2, prompts_per_mini_batch=1, micro_batch_tokens=1,
-    learning_rate=1, max_prompt_tokens=1, max_response_tokens=8,
-)  # fmt: skip
+TRAINING = training_jobs.TRAINING.model_copy(update={"max_response_tokens": 8})
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,7 @@ from stapo.evaluation.grading import last_boxed
 from stapo.files import read_json
 from stapo.study import StudyError
 from stapo.study.schema import Decoding, EngineSettings, Evaluation
-from stapo.training import rewards
-from stapo.training import run as run_module
+from stapo.training import rewards, run as run_module
 from stapo.training.config import trainer_config
 from stapo.training.trainer import StapoTrainer, response_seed, seeded
 

@@ -35,9 +35,9 @@ def in_bfloat16(values: torch.Tensor) -> float:
 @pytest.mark.slow
 @pytest.mark.parametrize(("precision", "computed"), [("no", "float32"), ("bf16", "bfloat16")])
 def test_what_two_ranks_compute_and_have(world, tmp_path, precision, computed) -> None:
-    from test_distributed import finish, sharded, start
+    from test_distributed import SHARDED, finish, start
 
-    launch = [*sharded(), "--mixed_precision", precision]
+    launch = [*SHARDED, "--mixed_precision", precision]
     finish(start(launch, world, tmp_path, program=Path(__file__)))
     step, facts = load_file(tmp_path / TENSORS), json.loads((tmp_path / FACTS).read_text())
     # Log-probs and entropies are not rounded: of numbers in single precision, one in 2^16 is by chance.

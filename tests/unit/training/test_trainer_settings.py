@@ -8,8 +8,6 @@ from trl import GRPOConfig
 
 from stapo.methods import STAPO
 from stapo.models.loading import load_tokenizer
-from stapo.models.tiny import build_tiny
-from stapo.study.sources import TinyModel
 from stapo.training.config import UNUSED, StapoConfig, check
 from stapo.training.trainer import StapoTrainer
 
@@ -29,24 +27,13 @@ def test_settings_that_would_be_ignored_are_refused_all_at_once(tmp_path):
     assert "hf_secret" not in repr(StapoConfig(str(tmp_path), **CPU, hub_token="hf_secret"))
 
 
-# In the trainer
-
-
-@pytest.fixture(scope="module")
-def base(tmp_path_factory):
-    settings = TinyModel(builder="tiny-arithmetic", supervised_steps=5, hidden_size=32)
-    path = tmp_path_factory.mktemp("base")
-    build_tiny(settings, path)
-    return path
-
-
-def trainer(base, config, **named):
+def trainer(world, config, **named):
     def by_length(completions, **_):
         return [float(len(one) % 3) for one in completions]
 
     return StapoTrainer(
-        str(base), by_length, config, Dataset.from_list([{"prompt": "1+2?"}] * 8),
-        processing_class=load_tokenizer(base), **named,
+        str(world / "base"), by_length, config, Dataset.from_list([{"prompt": "1+2?"}] * 8),
+        processing_class=load_tokenizer(world / "base"), **named,
     )  # fmt: skip
 
 
@@ -57,26 +44,26 @@ SMALL = {
 }  # fmt: skip
 
 
-def test_it_trains_the_method_it_is_given_or_that_of_its_settings(base, tmp_path):
+def test_it_trains_the_method_it_is_given_or_that_of_its_settings(world, tmp_path):
     records = []
     config = StapoConfig(str(tmp_path), **CPU, **SMALL, method="grpo")
     for _ in range(2):  # A second trainer takes the same settings.
-        assert trainer(base, config).beta == 0.04
+        assert trainer(world, config).beta == 0.04
     own = replace(STAPO, selection_args={**STAPO.selection_args, "tau_p": 0.9, "quantile": 0.9})
-    trainer(base, config, method=own, on_metrics=records.append).train()
+    trainer(world, config, method=own, on_metrics=records.append).train()
     assert records[0].num_candidates > records[0].num_silenced > 0
     config.epsilon = 0.1
     with pytest.raises(ValueError, match="epsilon: not used by StapoTrainer; "):
-        trainer(base, config)
+        trainer(world, config)
     with pytest.raises(TypeError, match="args: expected a StapoConfig, found GRPOConfig"):
-        trainer(base, GRPOConfig(str(tmp_path), **CPU))
+        trainer(world, GRPOConfig(str(tmp_path), **CPU))
 
 
-def test_weight_decay_is_that_of_transformers_or_of_all_parameters_as_in_verl(base, tmp_path):
+def test_weight_decay_is_that_of_transformers_or_of_all_parameters_as_in_verl(world, tmp_path):
     decaying = {}
     for decayed in ("matrices", "all"):
         config = StapoConfig(str(tmp_path), **CPU, **SMALL, weight_decay=0.1, decayed=decayed)
-        groups = trainer(base, config).create_optimizer().param_groups
+        groups = trainer(world, config).create_optimizer().param_groups
         decaying[decayed] = [
             p.ndim for group in groups if group["weight_decay"] for p in group["params"]
         ]

@@ -40,11 +40,10 @@ from stapo.training.update import rollout_mismatch, update
 
 pytestmark = pytest.mark.rounding
 
-FULL_MASK = clipped("full-mask", selection_args={"tau_p": 0.01})
 SILENCING = ("candidates", "all", "high entropy", "high entropy of all", "full mask")
 WHOLE = {
     **WITH_THRESHOLD,
-    "full mask": FULL_MASK,
+    "full mask": clipped("full-mask", selection_args={"tau_p": 0.01}),
     "justrl": clipped("justrl"),
     "grpo": clipped("grpo", kl_coefficient=0.3),
     "by group": clipped("justrl", aggregation="group_token_mean"),
