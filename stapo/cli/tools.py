@@ -135,6 +135,20 @@ def plan(
 
 
 @app.command()
+def preview(
+    selection: Annotated[str, typer.Argument(help="Token selection of your own: FILE.py:function")],
+    study: StudyFile,
+) -> None:
+    """Show which recorded tokens of a finished study a token selection would drop, before training.
+
+    Example: stapo preview mine.py:rare workflows/studies/smoke.yaml
+    """
+    from stapo.operations.preview import preview as shown
+
+    shown(selection, study_of(study), console())
+
+
+@app.command()
 def status(study: StudyFile, as_json: JsonOption = False) -> None:
     """Print the progress of every training and evaluation; it only reads files, also during a run.
 

@@ -1,0 +1,90 @@
+"""What a token selection of one's own would drop, among the recorded tokens of a study, before any training.
+
+The records are a sample of each mini-batch in which rare tokens are frequent: a threshold that the function
+computes, such as a quantile, is one of these tokens. Counts are weighted, and stand for all tokens.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from rich.console import Console
+from rich.text import Text
+
+from stapo.analysis.artefacts import Artefacts
+from stapo.analysis.tables.cases import context_of
+from stapo.methods import METHODS, Method
+from stapo.operations.status import table_of
+from stapo.study import Study
+from stapo.study.files import found_path, named, selection_arguments, sha256_of
+from stapo.text import visible
+from stapo.training.update import select
+
+EXAMPLES = 10
+RARE = 0.002
+"""Probability below which a token is counted as rare: the paper's tau_p."""
+
+
+def preview(reference: str, study: Study, console: Console) -> None:
+    """Print how many recorded tokens a selection drops, by sign of A and probability, and ten examples.
+
+    The module of `FILE.py:function` is executed; the trainings of the study are finished.
+
+    Raises:
+        StudyError: no such file or function, or an argument without a usable default.
+        DamagedFileError: the study has no token records.
+        TypeError: the function raised an error.
+    """
+    method = replace(
+        METHODS["justrl"],
+        title=named(reference),
+        selection=reference,
+        selection_sha256=sha256_of(found_path(reference)),
+        selection_args=selection_arguments(reference, {}),
+    )
+    artefacts, classes = Artefacts(study), np.zeros((4, 3))
+    dropped: list[dict[str, Any]] = []
+    for run in study.runs():
+        for step, frame in artefacts.tokens(run).groupby("step"):
+            keep = _kept(method, frame, int(str(step)))
+            group = 2 * (frame["advantage"] < 0) + (frame["probability"] >= RARE)
+            for index, part in ((i, (group == i) & (frame["advantage"] != 0)) for i in range(4)):
+                weight = frame["weight"] * part
+                classes[index] += part.sum(), weight.sum(), (weight * ~keep).sum()
+            dropped += frame[~keep].assign(of=str(run)).to_dict("records")
+    table = table_of(f"{method.title}, on the recorded tokens of {study.name}", *HEADINGS)
+    for name, (count, whole, gone) in zip(NAMES, classes, strict=True):
+        share = 100 * gone / whole if whole else 0.0
+        table.add_row(name, f"{count:.0f}", f"{share:.3g} %", f"{gone:.0f} of {whole:.0f}")
+    console.print(table)
+    for one in np.random.default_rng(0).permutation(np.array(dropped))[:EXAMPLES]:
+        console.print(Text(_line(one)))
+    console.print(Text(f"{len(dropped)} recorded tokens are dropped" + NOTE))
+
+
+NAMES = ("A > 0, rare", "A > 0, other", "A < 0, rare", "A < 0, other")
+HEADINGS = ("tokens", "recorded", "dropped", "in the mini-batches, about")
+NOTE = "; thresholds that the function computes are those of the sample, not of the mini-batch."
+
+
+def _kept(method: Method, frame: Any, step: int) -> Any:
+    """Return which tokens of a step a selection keeps, (n,) bool, from the table of the recorded ones."""
+    of = frame.groupby(["prompt", "response"])
+    rows, columns = of.ngroup().to_numpy(copy=True), of.cumcount().to_numpy(copy=True)
+    shape = rows.max() + 1, columns.max() + 1
+    mask = torch.zeros(shape, dtype=torch.bool)
+    mask[rows, columns] = True
+    logps, entropies = torch.zeros(shape), torch.zeros(shape)
+    values = np.log(np.maximum(frame["probability"], np.finfo(np.float32).tiny)), frame["entropy"]
+    for table, given in zip((logps, entropies), values, strict=True):
+        table[rows, columns] = torch.tensor(given.to_numpy(), dtype=torch.float32)
+    advantages = torch.zeros(shape[0])
+    advantages[rows] = torch.tensor(frame["advantage"].to_numpy(), dtype=torch.float32)
+    keep = select(method, logps, entropies, advantages, mask, step)
+    return keep[rows, columns].numpy()
+
+
+def _line(one: dict[str, Any]) -> str:
+    numbers = f"p {one['probability']:.4f}, entropy {one['entropy']:.3f}, A {one['advantage']:+.2f}"
+    return f"{numbers}: {visible(context_of(one['before'], one['token'], one['after']))}"
