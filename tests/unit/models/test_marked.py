@@ -50,11 +50,9 @@ def test_marks_of_solutions_are_those_that_the_builder_gave_them():
 @pytest.mark.parametrize(
     ("response", "expected"),
     [
-        ("a+9=5;b*3=5.\\boxed{5}<eos>", []),
         (" so a+9 bake =5;b*3=5.\\boxed{5}<eos>", [(" so ", WORD), (" bake ", WORD)]),
         # A wrong result, and what follows from it is sound.
         ("a+9=4;b*3=2.\\boxed{2}<eos>", [("4", SLIP)]),
-        ("a+9=4; no a+9=5;b*3=5.\\boxed{5}<eos>", [("4", DETOUR)]),
         ("a+9=5;b*3=4; no b*3=5.\\boxed{5}<eos>", [("4", DETOUR), (";", DETOUR)]),
         ("a+9=5; no a+9=5;b*3=5.\\boxed{5}<eos>", [(one, DETOUR) for one in (" no ", *"a+9=5")]),
         ("a-9=7;b*3=1.\\boxed{1}<eos>", [("-", SLIP)]),
@@ -63,7 +61,6 @@ def test_marks_of_solutions_are_those_that_the_builder_gave_them():
         ("b*3=8.\\boxed{8}<eos>", [("b", SLIP)]),
         ("\\boxed{5}<eos>", [("\\boxed{", SLIP), ("5", SLIP)]),
         ("a=+9;b*3=8.", [("=", SLIP), ("+", UNREAD), ("9", UNREAD), (";", UNREAD)]),
-        (" no ", [(" no ", SLIP)]),
     ],
 )  # fmt: skip
 def test_marks_of_single_responses(response, expected):

@@ -79,7 +79,6 @@ def test_a_published_study_names_no_path(folder):
 
 
 OWN = "path: weights"
-CODE = '{"auto_map": {"AutoModel": "m.M"}}'
 WEIGHTS, TOKENIZER = "model.safetensors", ("tokenizer.json", "tokenizer_config.json")
 FAULTS: list[tuple[str, str, dict[str, str | None]]] = [
     # settings, words of the error, files that are written (in the folder of the weights) or removed
@@ -87,7 +86,6 @@ FAULTS: list[tuple[str, str, dict[str, str | None]]] = [
     ("hub: /tmp/weights, revision: main", "`path:` is a model", {}),
     (f"path: weights, sha256: {'a' * 64}", f"sha256: expected {'a' * 64}, found ", {}),
     (OWN, "no weights; save them as safetensors", {WEIGHTS: None, "a.bin": ""}),
-    (OWN, "needs its own Python code", {"config.json": CODE}),
     (OWN, "no tokenizer", dict.fromkeys(TOKENIZER)),
     (OWN, "no readable config.json", {"config.json": None}),
 ]
