@@ -33,13 +33,6 @@ WHY = "Missing output files: a, b"
 JOB = ("job_info", {"jobid": 1, "rule_name": "train", "reason": WHY, "shellcmd": SHELL})
 
 
-def test_a_line_for_each_job(said):
-    first, started, ended = said(False, START, STATS, JOB, ("job_finished", {"job_id": 1}))
-    assert first.startswith("study: 3 jobs: 1 train, 2 score; about ")
-    assert started.endswith("[0/3] started train tiny/stapo/seed0")
-    assert "[1/3] ended train tiny/stapo/seed0 after " in ended
-
-
 def test_a_failure_has_cause_and_log_and_is_told_once(said, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     errors = ({"msg": text, "levelno": logging.ERROR} for text in ("a\nCalledProcessError", "b"))
@@ -47,6 +40,8 @@ def test_a_failure_has_cause_and_log_and_is_told_once(said, tmp_path, monkeypatc
     failed, advice = ("job_error", {"jobid": 1, "log": [LOG]}), (None, {"msg": "advice"})
     lines = said(False, (None, {"msg": "rules"}), START, STATS, JOB, failed, again, other, advice)
     assert (lines[0], lines[4:]) == ("rules", ["b"])
+    assert lines[1].startswith("study: 3 jobs: 1 train, 2 score; about ")
+    assert lines[2].endswith("[0/3] started train tiny/stapo/seed0")
     assert lines[3].endswith(f"its last checkpoint; log: {LOG}")
 
 

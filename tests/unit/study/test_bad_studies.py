@@ -28,7 +28,6 @@ TABLE = [
         'run.seeds.0: Input should be greater than or equal to 0', "run.methods: unknown name 'dapo'",
         'training.prompts_per_mini_batch: 24 does not divide prompts_per_batch',
         'benchmarks.own.file: absent: No such file']),
-    ('methods: {stapo: {tau_p: 1.5}}', ['methods.stapo.tau_p: Input should be less than 1']),
     ('methods: {grpo: {tau_p: 0.1}, mine: {base: stapoo}, other: {tau_p: 0.1}}', [
         "methods.mine.base: unknown name 'stapoo'; known:",
         "methods.other: unknown name 'other'; known: grpo, 20-entropy,",
@@ -39,10 +38,6 @@ TABLE = [
         'methods.cispo.clip_high: the surrogate capped_weights does not take it (s.yaml:3)',
         'methods.cispo.kept_low: none of its parts takes it; they take ratio_cap (s.yaml:3)']),
     ('benchmarks: {chain-99: {samples: 4}}', ['benchmarks.chain-99: no task of this name in']),
-    ('run: {methods: [stapo, dapo, stapo], benchmarks: [chain-2, aime24]}', [
-        "run.methods: unknown name 'dapo'",
-        "run.methods: 'stapo' is listed twice; remove one (s.yaml:3)",
-        "run.benchmarks: unknown name 'aime24'"]),
     ('models: {7B: {hub: a/b, revision: v1.0}}', [
         'models.7B.revision: expected a commit, 40 hex digits, or main']),
     ('training: [1]', ['training: expected a mapping of names to values']),
@@ -52,8 +47,6 @@ TABLE = [
     ('methods: {stapo: {base: c}, c: {base: random}}', [
         'methods.stapo.base: is in a cycle: stapo -> c -> random -> stapo;',
         'methods.c.base: is in a cycle: c -> random -> stapo -> c;']),
-    ('methods: {stapo: {training: {prompts_per_mini_batch: 5}}}', [
-        'methods.stapo.training.prompts_per_mini_batch: 5 does not divide']),
     ('methods: {stapo: {training: {overlong_buffer_tokens: 48}}}\nrun: {methods: [justrl, stapo-v2]}', [
         'methods.stapo-v2.training.overlong_buffer_tokens: 48 are not below']),
     ('data: {wrapper: keep}', ['data.wrapper: unknown key; remove it or correct its spelling (s.yaml:3)']),
@@ -102,8 +95,6 @@ TABLE = [
     ('8: x', ['8: Keys should be strings (found 8) (s.yaml:3)']),
     ('training: !!python/name:os.system', [
         's.yaml:3: not YAML: could not determine a constructor for the tag']),
-    ('training:\n\tsteps: 1', ['s.yaml:4: not YAML: while scanning for the next token, found character']),
-    ('training: {steps: 8', ["s.yaml:4: not YAML: while parsing a flow mapping, expected ',' or '}',"]),
     ('---\nname: b', ['s.yaml:3: not YAML: expected a single document in the stream, but found']),
     (NAMES, ["run: 4147212 score files, more than 50000"]),
     ("training: " + "[" * 5000, ["s.yaml: too many brackets"]),
@@ -132,15 +123,12 @@ def test_every_error_is_a_line(tmp_path, monkeypatch, text, lines):
 @pytest.mark.parametrize(
     ("content", "line"),
     [
-        (b"name: [", "s.yaml:1: not YAML"),
-        (b"- a", "s.yaml: expected a mapping with name, training, run, ..."),
-        (b"", "s.yaml: expected a mapping"),
+        (b"", "s.yaml: expected a mapping with name, training, run, ..."),
         (b"a: \xff", "s.yaml: not UTF-8 at byte 3; save it as UTF-8"),
         (
             b"extends: smoke",
             "extends: name missing; a study that extends another has one of its own (s.yaml:1)",
         ),
-        (b"name: a\nextends: smke", 'extends: "smke": no such study; ls '),
         (b"name: a\nextends: [smoke]", 'extends: ["smoke"]: no such study'),
     ],
 )
@@ -188,7 +176,6 @@ def test_every_row_that_is_no_question_with_an_answer_is_a_line(tmp_path):
         '{"question": "1+1?", "answer": 2}': "",
         '{"question": " 1+1?", "answer": 3}': "repeats the question of line 1",
         '{"question": "a", "answer": NaN}': "found nan",
-        '{"question": "b", "answer": null}': "found None",
         '{"question": "c", "answer": 3.0}': "found 3.0",
         '{"question": "d", "answer": 1, "answer": 2}': "names a column twice",
         '{"question": "\\ud800", "answer": 1}': "surrogates not allowed",

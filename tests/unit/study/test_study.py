@@ -73,12 +73,10 @@ def test_a_variant_is_its_base_as_the_study_has_it(raw_study):
 
 def test_the_source_of_a_method_says_everything_that_was_changed(raw_study):
     raw_study["methods"] = {
-        "old": {"base": "stapo-v2", "tau_p": 0.01},
         "tau": {"base": "stapo", "tau_p": 0.01, "training": {"group_size": 16}},
         "20-entropy": {"fraction": 0.1},
     }
     found = parse_study({**raw_study, "all_methods": {"dual_clip": 10.0}})
-    assert found.method("old").source == "as STAPO (v2), but tau_p 0.01, dual_clip 10"
     source = "as STAPO (v4 and v5), but tau_p 0.01, dual_clip 10, group_size 16"
     assert found.method("tau").source == source
     assert found.method("20-entropy").source.endswith("; here fraction 0.1, dual_clip 10")
