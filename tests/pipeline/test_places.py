@@ -4,28 +4,11 @@ import os
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 from stapo.repository import ROOT
 
 ODD = 'it\'s a $HOME; dir & more `x` {y} "z"'
-STUDY = "workflows/studies/smoke.yaml"
 OVERLAP = "results/smoke/data/overlap.json"
-
-
-def snakemake(python: Path, repository: Path, directory: Path, package: Path) -> str:
-    """Run Snakemake as its console script does: without the working directory in sys.path."""
-    command = [
-        *(str(python), "-P", "-m", "snakemake", OVERLAP, "--cores", "1", "--printshellcmds"),
-        *("--snakefile", str(repository / "Snakefile"), "--configfile", str(repository / STUDY)),
-    ]
-    environment = {k: v for k, v in os.environ.items() if k != "PYTHONSAFEPATH"}
-    environment["PYTHONPATH"] = str(package)
-    done = subprocess.run(
-        command, cwd=directory, env=environment, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout + done.stderr
 
 
 def test_a_study_runs_below_a_path_that_a_shell_would_take_apart(tmp_path):
@@ -40,10 +23,19 @@ def test_a_study_runs_below_a_path_that_a_shell_would_take_apart(tmp_path):
     for name in ("typer", "torch", "stapo", "pydantic", "numpy", "json"):
         tells = f"open({str(imported)!r}, 'a').write('{name}\\n')\n"
         (work / f"{name}.py").write_text(tells)
-    told = snakemake(place / ".venv" / "bin" / "python", work, work, package)
+    # As Snakemake's console script does it: without the working directory in sys.path.
+    python = str(place / ".venv" / "bin" / "python")
+    command = [
+        *(python, "-P", "-m", "snakemake", OVERLAP, "--cores", "1", "--printshellcmds"),
+        *("--configfile", "workflows/studies/smoke.yaml"),
+    ]
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONSAFEPATH"}
+    environment["PYTHONPATH"] = str(package)
+    done = subprocess.run(
+        command, cwd=work, env=environment, capture_output=True, text=True, check=False
+    )
+    told = done.stdout + done.stderr
+    assert done.returncode == 0, told
     assert f"{ODD.partition('$')[2]}/.venv/bin/python" in told
     assert (work / OVERLAP).exists()
     assert not imported.exists(), imported.read_text()
-    # From another place nothing is run again: a command is compared before it is filled in.
-    moved = snakemake(Path(sys.executable), ROOT, work, ROOT)
-    assert "Nothing to be done" in moved

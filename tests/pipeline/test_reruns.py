@@ -47,10 +47,6 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> World:
     said = world.run("-p")
     assert "study: whole is finished" in said
     assert "results/whole/report.html" in said
-    # With -p, a long stage says how far it is in the terminal too.
-    log = world.path / "logs/whole/completions/tiny/base/t1.0-p1.0.log"
-    assert log.read_text().startswith("configuration ")
-    assert log.read_text().strip() in said
     return world
 
 

@@ -5,12 +5,10 @@ import sys
 
 import typer.main
 
-from stapo import paths
 from stapo.cli import app
 from stapo.methods import METHODS, SELECTION_SPECS
 from stapo.repository import ROOT
-from stapo.stages import jobs_of
-from stapo.study import read_study, study_schema
+from stapo.study import study_schema
 
 sys.path.insert(0, str(ROOT / "docs" / "site"))
 from reference import pages
@@ -33,19 +31,6 @@ def test_every_key_command_and_method_has_an_entry():
         assert found, name
         assert all(f"`{one.opts[0]}" in rest.split("\n## ")[0] for one in command.params), name
     assert all(f"## `{name}`\n" in methods for name in (*METHODS, *SELECTION_SPECS))
-
-
-def test_every_file_of_a_study_has_an_entry():
-    study = read_study(ROOT / "workflows" / "studies" / "smoke.yaml")
-    entries = re.findall(r"^## `(.+)`$", LISTED["files.md"].text(), re.MULTILINE)
-    patterns = [
-        re.sub(r"\\\{\w+\\\}", "[^/]+", re.escape(one).replace(r"\{checkpoint\}", ".+"))
-        for one in entries
-    ]
-    weights = [paths.checkpoint_path("smoke", one) for one in study.checkpoints()]
-    for path in {*jobs_of(study).published(), paths.CHECKSUMS.format(study="smoke"), *weights}:
-        inner = path.removeprefix("results/smoke/")
-        assert any(re.fullmatch(one, inner) for one in patterns), path
 
 
 def test_the_navigation_names_every_page():

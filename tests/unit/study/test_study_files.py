@@ -5,7 +5,6 @@ from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
-import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
 from rich.console import Console
@@ -78,7 +77,7 @@ def test_what_is_wrong_is_lines_and_what_is_right_passes_every_later_stage(raw, 
         console = Console(file=io.StringIO())
         print_plan(study, "h200", 8, console)
         print_status(study, console, tmp_path)
-    # The same through a file, where the loader comes first.
+    # The same through a file, where the loader comes first and keys are sorted.
     path = tmp_path / "study.yaml"
     try:
         YAML(typ="safe", pure=True).dump(raw, path)
@@ -99,6 +98,3 @@ def test_each_form_of_a_study_keeps_its_own_file(raw_study, tmp_path):
         assert study_of(tmp_path / resolved_path(study)) == study
         first.write_bytes(b'{"name": "other"}')  # What is damaged is written again.
     assert len(list(first.parent.iterdir())) == 2
-    first.write_text("{")
-    with pytest.raises(StudyError, match="truncated or corrupt"):
-        study_of(first)

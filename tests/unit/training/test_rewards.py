@@ -19,12 +19,10 @@ TRAINING = training_jobs.TRAINING.model_copy(update={"max_response_tokens": 8})
     ("response", "content", "evaluated"),
     [
         (r"\boxed{5} and \boxed{7", None, "5"),
-        (r"\boxed{7} and \boxed{5", None, "7"),
         (r"\boxed{\boxed{5}}", "5", "5"),
         (r"\boxed{\boxed{5}", "5", "5"),
         (r"\boxed{\frac{1}{2}}", r"\frac{1}{2}", r"\frac{1}{2}"),
         (r"\boxed{\frac{1}{2}", None, None),
-        (r"\boxed 5", None, None),
         (r"\boxed{ 5}", " 5", " 5"),
     ],
 )
