@@ -91,11 +91,6 @@ def show_all(page):
         expect(figure.locator(".plot svg").first).to_be_visible()
 
 
-def test_without_scripts_the_page_leads_to_the_files(opened):
-    page = opened(java_script_enabled=False)
-    assert page.locator("figure a", has_text="SVG").count() == 4
-
-
 def test_groups_can_be_hidden(opened):
     page = opened()
     show_all(page)

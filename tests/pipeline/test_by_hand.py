@@ -8,6 +8,7 @@ from synthetic import leave_out_raw_data
 
 from stapo.provenance import SUMS, file_sha256
 from stapo.publication.verify import verify
+from stapo.records.responses import read_responses
 
 
 def test_in_a_clone_without_raw_data_a_cell_is_made_again_to_the_same_responses(workspace):
@@ -75,3 +76,11 @@ def test_checkpoints_from_anywhere_are_a_study_of_their_own(workspace):
     table = (workspace.path / "results/mine/tables/main-t1.0-p1.0.md").read_text()
     assert "- after minus before +" in table
     assert not verify(workspace.path / "results/mine")["failed"]
+    # The weights of a finished study give its responses.
+    cell = "t1.0-p1.0/chain-2.jsonl"
+    mine, old = (workspace.path / f"results/{name}/completions" for name in ("mine", "smoke"))
+    again, before = (
+        [problem.responses for problem in read_responses(path / cell)]
+        for path in (mine / "after/base", old / "tiny/stapo/seed0")
+    )
+    assert again == before

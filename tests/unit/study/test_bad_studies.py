@@ -80,7 +80,6 @@ TABLE = [
     ('training: {instruction: "a\\u202eb"}', [
         'training.instruction: the character \\u202e is not allowed; remove it']),
     ('training: {reward: verifier}', ['training.reward: expected boxed, or FILE.py:function']),
-    ("engine: {sizes: {small: {}}}", ["engine.sizes: unknown name 'small'"]),
     ('interventions: {method: justrl,\n  checkpoints: [x, big/base, tiny/nope/seed0, '
         'tiny/justrl/seed7, tiny/justrl/seed0/step7]}', [
         *(f"interventions.checkpoints: unknown name '{name}'; " for name in
@@ -89,7 +88,6 @@ TABLE = [
     ('training:\n  steps: 8\n  steps: 9\n  epochs: 1', [
         's.yaml:5: not YAML: while constructing a mapping, found duplicate key "steps"']),
     ('training: &a {b: *a}', ['s.yaml:3: training.b: an alias; write the value itself']),
-    ('8: x', ['8: Keys should be strings (found 8) (s.yaml:3)']),
     ('training: !!python/name:os.system', [
         's.yaml:3: not YAML: could not determine a constructor for the tag']),
     ('---\nname: b', ['s.yaml:3: not YAML: expected a single document in the stream, but found']),
