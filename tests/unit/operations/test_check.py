@@ -36,3 +36,11 @@ def test_a_method_that_can_never_act_is_warned_of(raw_study):
     assert idle == ["methods.cispo", "methods.gspo"]
     raw_study["training"]["prompts_per_mini_batch"] = 4
     assert check_document(parse_study(raw_study))["warnings"] == []
+
+
+def test_it_says_what_differs_from_the_paper():
+    found = check_document(read_study(STUDIES / "marked.yaml"))["differing"]
+    assert "learning rate 0.0001 (paper: 1e-06)" in found
+    assert not any(one.startswith("tau p") for one in found)  # As stated.
+    wide = parse_study({"extends": "paper", "name": "wide", "methods": {"stapo": {"tau_p": 0.05}}})
+    assert "tau p 0.05 (paper: 0.002; STAPO)" in check_document(wide)["differing"]

@@ -1,9 +1,11 @@
 """Studies: what they extend, their methods, checkpoints and cells, and what determines their trainings."""
 
 import json
+from random import Random
 
 import jsonschema
 import pytest
+import yaml
 from hypothesis import given, strategies as st
 
 from stapo.exhibits import figure_names
@@ -12,7 +14,7 @@ from stapo.repository import STUDIES
 from stapo.stages import jobs_of
 from stapo.study import Checkpoint, TrainingRun, merge, parse_study, read_study, study_schema
 from stapo.study.loader import load_yaml
-from stapo.study.reading import published_content
+from stapo.study.reading import published_content, read_resolved, resolved_path, write_resolved
 from stapo.study.study import families
 
 SHIPPED = sorted(STUDIES.glob("*.yaml"))
@@ -71,10 +73,12 @@ def test_a_variant_is_its_base_as_the_study_has_it(raw_study):
 
 def test_the_source_of_a_method_says_everything_that_was_changed(raw_study):
     raw_study["methods"] = {
+        "old": {"base": "stapo-v2", "tau_p": 0.01},
         "tau": {"base": "stapo", "tau_p": 0.01, "training": {"group_size": 16}},
         "20-entropy": {"fraction": 0.1},
     }
     found = parse_study({**raw_study, "all_methods": {"dual_clip": 10.0}})
+    assert found.method("old").source == "as STAPO (v2), but tau_p 0.01, dual_clip 10"
     source = "as STAPO (v4 and v5), but tau_p 0.01, dual_clip 10, group_size 16"
     assert found.method("tau").source == source
     assert found.method("20-entropy").source.endswith("; here fraction 0.1, dual_clip 10")
@@ -94,7 +98,9 @@ OWN = {"reward": "mine.py:score", "reward_sha256": "0" * 64}
         ({"methods": {"stapo": {"training": {"group_size": 16}}}}, {"stapo"}),
         ({"methods": {"stapo": {"title": "Ours"}}}, set()),
         ({"training": {"steps": 8}}, BOTH),
+        ({"training": {"statistics": "current"}}, BOTH),
         ({"training": OWN}, BOTH),
+        ({"training": {"overlong_buffer_tokens": 8}}, BOTH),
         ({"training": {"token_records_mb": 5, "checkpoint_every": 7}}, set()),
         ({"training": {"evaluate_every": 48}}, set()),
         ({"end_tokens": ["</answer>", "<|im_end|>"]}, BOTH),
@@ -102,7 +108,7 @@ OWN = {"reward": "mine.py:score", "reward_sha256": "0" * 64}
         ({"evaluation": {"batch_size": 1, "curve": CURVE}, "name": "other"}, set()),
         ({"interventions": {"checkpoints": ["tiny/base"]}}, set()),
     ],
-    ids=range(11),
+    ids=range(13),
 )
 def test_a_training_depends_on_what_determines_it(raw_study, changes, changed):
     before, after = parse_study(raw_study), parse_study(merge(raw_study, changes))
@@ -231,3 +237,28 @@ def test_a_published_study_has_names_and_checksums_of_files_and_no_paths(tmp_pat
     )
     before, after = jobs_of(study), jobs_of(parse_study(published))
     assert [job.fingerprint for job in before] == [job.fingerprint for job in after]
+
+
+def permuted(value, rng):
+    """Return the same with the keys of all mappings in another order."""
+    if isinstance(value, dict):
+        return {key: permuted(value[key], rng) for key in rng.sample([*value], len(value))}
+    return [permuted(one, rng) for one in value] if isinstance(value, list) else value
+
+
+def test_no_fingerprint_depends_on_the_order_of_keys(tmp_path):
+    """Otherwise `status`, which reads another text than Snakemake, would contradict it."""
+    (tmp_path / "code.py").write_text(CODE)
+    (tmp_path / "p.jsonl").write_text('{"question": "1+1=?", "answer": 2}\n')
+    rng = Random(0)
+    for text in (OWN_FILES, *(path.read_text() for path in SHIPPED)):
+        found = []
+        for content in (yaml.safe_load(text), permuted(yaml.safe_load(text), rng)):
+            (tmp_path / "study.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
+            study = read_study(tmp_path / "study.yaml")
+            write_resolved(study, tmp_path)
+            again = read_resolved(tmp_path / resolved_path(study))
+            found += [[job.fingerprint for job in jobs_of(one)] for one in (study, again)]
+            found[-1] += [study.method(name).source for name in study.run.methods]
+            found[-2] += [again.method(name).source for name in study.run.methods]
+        assert all(one == found[0] for one in found)

@@ -144,6 +144,23 @@ def test_damaged_checkpoints_and_logs_make_the_run_resume_before_them(
     assert_same(tmp_path, reference)
 
 
+def test_kept_weights_that_are_damaged_are_made_again(world, tmp_path, capsys):
+    def again() -> None:
+        with patch.dict(rewards.BUILT_IN, boxed=lambda completions, **_: [1.0, -1.0] * 16):
+            run_module.train(job_in(world, tmp_path, TRAINING, "stapo", kept_steps=[4]))
+
+    again()
+    published = tmp_path / "step4" / "model.safetensors"
+    whole = published.read_bytes()
+    # One file with two names: what changes the published one in its place changes the kept one.
+    flip_a_bit(published)
+    assert (tmp_path / "work" / "weights" / "step4" / "model.safetensors").read_bytes() != whole
+    shutil.rmtree(tmp_path / "model")
+    again()
+    assert "training from step 0 of 6" in capsys.readouterr().out
+    assert (tmp_path / "step4" / "model.safetensors").read_bytes() == whole
+
+
 def test_what_a_penalty_remembers_goes_on_where_the_checkpoint_was(world, tmp_path):
     method = replace(METHODS["adaptive-entropy"], part_args={"entropy_target": 9.0})
     for steps in (2, 4):  # The second training resumes after the first.
