@@ -28,4 +28,6 @@ def test_objective_and_kit_need_torch_alone():
 def test_the_command_line_says_what_to_install():
     run = run_alone('import runpy; runpy.run_module("stapo", run_name="__main__")')
     assert run.returncode == 2
-    assert re.fullmatch(r"stapo: \w+ is not installed: pip install 'stapo\[suite\]'\n", run.stderr)
+    assert re.fullmatch(
+        r"stapo: \w+ is not installed; in a clone: pip install '\.\[suite\]'\n", run.stderr
+    )
