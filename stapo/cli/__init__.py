@@ -17,10 +17,8 @@ except ModuleNotFoundError as absent:
     if (absent.name or "stapo").partition(".")[0] == "stapo":
         raise
     # `pip install stapo` is torch and what needs nothing else.
-    print(
-        f"stapo: {absent.name} is not installed; in a clone: pip install '.[suite]'",
-        file=sys.stderr,
-    )  # noqa: T201
+    remedy = "in a clone: pip install '.[suite]'"
+    print(f"stapo: {absent.name} is not installed; {remedy}", file=sys.stderr)  # noqa: T201
     raise SystemExit(2) from None
 
 __all__ = ["app", "main"]
