@@ -20,6 +20,7 @@ from stapo.objective import (
     token_mean,
     token_weights,
 )
+from stapo.objective.weightings import WEIGHTINGS
 
 STATISTICS = ("logps", "entropies", "advantages", "mask")
 FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
@@ -33,6 +34,7 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
     "bounds": (partial(gradient_norm_bounds, vocab_size=9), ("weights", "logps", "entropies")),
     "candidates": (partial(spurious_candidates, tau_p=0.1), ("logps", "advantages", "mask")),
     **{f"SELECTIONS {name}": (select, STATISTICS) for name, select in SELECTIONS.items()},
+    **{f"WEIGHTINGS {name}": (weigh, STATISTICS) for name, weigh in WEIGHTINGS.items()},
 }
 
 

@@ -131,6 +131,7 @@ def test_weights_are_those_of_their_formulas(rows) -> None:
     found = WEIGHTINGS["by_probability"](logps, entropies, advantages, mask)
     expected = [0.2 * exp(value) + 0.8 for value in logps[0].tolist()]
     assert found[0].tolist() == pytest.approx(expected)
+    assert (found[~mask] == 1).all()
     amplify = WEIGHTINGS["amplify_surprising"]
     found = amplify(logps, entropies, advantages, mask, surprising_share=0.3)
     rarest = sorted(logps[0].tolist())
@@ -138,7 +139,10 @@ def test_weights_are_those_of_their_formulas(rows) -> None:
         value in rarest[:2] for value in logps[0].tolist()
     ]
     assert (found[1:] == 1).all()
-    assert (amplify(logps, entropies + 0.1, advantages, mask) == 1).all()  # above the gate
+    # Whatever the size of A; at the threshold a token is not below it, and at the gate nothing is amplified.
+    exact = amplify(logps, entropies, advantages / 100, mask, 1 / (len(rarest) - 1))
+    assert (exact == 1.1).sum() == 1
+    assert (amplify(logps, entropies, advantages, mask, 0.3, entropy_gate=0.25) == 1).all()
 
 
 def test_covariances_and_what_they_choose(rows) -> None:
