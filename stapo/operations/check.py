@@ -13,7 +13,7 @@ from stapo.study.reading import NAMED, matching, resolved_content
 
 def check_document(study: Study) -> dict[str, Any]:
     """Return the document of `stapo check --json`."""
-    from stapo.analysis.tables.hyperparameters import differing  # Seconds, for all that it needs.
+    from stapo.analysis.tables.hyperparameters import differing  # Not for `idle` alone.
 
     benchmarks = study.run.benchmarks
     return {

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from rich.console import Console
 from rich.text import Text
@@ -22,8 +23,10 @@ from stapo.text import visible
 from stapo.training.update import select
 
 EXAMPLES = 10
-RARE = 0.002
-"""Probability below which a token is counted as rare: the paper's tau_p."""
+GROUPS = ("A > 0, rare", "A > 0, other", "A < 0, rare", "A < 0, other")
+"""Rare is a probability below the paper's tau_p."""
+HEADINGS = ("tokens", "recorded", "dropped", "in the mini-batches, about")
+NOTE = "; thresholds that the function computes are those of the sample, not of the mini-batch."
 
 
 def preview(reference: str, study: Study, console: Console) -> None:
@@ -43,29 +46,26 @@ def preview(reference: str, study: Study, console: Console) -> None:
         selection_sha256=sha256_of(found_path(reference)),
         selection_args=selection_arguments(reference, {}),
     )
-    artefacts, classes = Artefacts(study), np.zeros((4, 3))
-    dropped: list[dict[str, Any]] = []
+    artefacts, found = Artefacts(study), []
+    tau_p = float(METHODS["stapo"].arguments["tau_p"])
     for run in study.runs():
         for step, frame in artefacts.tokens(run).groupby("step"):
-            keep = _kept(method, frame, int(str(step)))
-            group = 2 * (frame["advantage"] < 0) + (frame["probability"] >= RARE)
-            for index, part in ((i, (group == i) & (frame["advantage"] != 0)) for i in range(4)):
-                weight = frame["weight"] * part
-                classes[index] += part.sum(), weight.sum(), (weight * ~keep).sum()
-            dropped += frame[~keep].assign(of=str(run)).to_dict("records")
+            gone = ~_kept(method, frame, int(str(step)))
+            sign = np.where(frame["advantage"] > 0, "A > 0", "A < 0")
+            kind = np.where(frame["probability"] < tau_p, ", rare", ", other")
+            found.append(frame.assign(gone=gone, group=np.char.add(sign, kind)))
+    tokens = pd.concat(found, ignore_index=True)
     table = table_of(f"{method.title}, on the recorded tokens of {study.name}", *HEADINGS)
-    for name, (count, whole, gone) in zip(NAMES, classes, strict=True):
-        share = 100 * gone / whole if whole else 0.0
-        table.add_row(name, f"{count:.0f}", f"{share:.3g} %", f"{gone:.0f} of {whole:.0f}")
+    for name in GROUPS:
+        own = tokens[(tokens["group"] == name) & (tokens["advantage"] != 0)]
+        gone, whole = own["weight"][own["gone"]].sum(), own["weight"].sum()
+        share = f"{100 * gone / whole if whole else 0:.3g} %"
+        table.add_row(name, str(len(own)), share, f"{gone:.0f} of {whole:.0f}")
     console.print(table)
-    for one in np.random.default_rng(0).permutation(np.array(dropped))[:EXAMPLES]:
+    dropped = tokens[tokens["gone"]]
+    for one in dropped.sample(min(EXAMPLES, len(dropped)), random_state=0).to_dict("records"):
         console.print(Text(_line(one)))
-    console.print(Text(f"{len(dropped)} recorded tokens are dropped" + NOTE))
-
-
-NAMES = ("A > 0, rare", "A > 0, other", "A < 0, rare", "A < 0, other")
-HEADINGS = ("tokens", "recorded", "dropped", "in the mini-batches, about")
-NOTE = "; thresholds that the function computes are those of the sample, not of the mini-batch."
+    console.print(Text(f"{len(dropped)} recorded tokens are dropped{NOTE}"))
 
 
 def _kept(method: Method, frame: Any, step: int) -> Any:
@@ -85,6 +85,6 @@ def _kept(method: Method, frame: Any, step: int) -> Any:
     return keep[rows, columns].numpy()
 
 
-def _line(one: dict[str, Any]) -> str:
+def _line(one: Any) -> str:
     numbers = f"p {one['probability']:.4f}, entropy {one['entropy']:.3f}, A {one['advantage']:+.2f}"
     return f"{numbers}: {visible(context_of(one['before'], one['token'], one['after']))}"
