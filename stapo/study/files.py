@@ -7,14 +7,15 @@ import ast
 import hashlib
 import json
 import re
+import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from types import ModuleType
-from typing import Any
+from types import FrameType, ModuleType
+from typing import Any, NoReturn
 
 from stapo.files import DamagedFileError, canonical, read_json
 from stapo.provenance import file_sums
@@ -28,6 +29,8 @@ Row = dict[str, str]
 Arguments = dict[str, float | str]
 TABLES = 4
 """Arguments of a token selection before its settings: logps, entropies, advantages, mask."""
+OWN_SECONDS = 600.0
+"""After which a call of a study's own function, or the start of its module, counts as an endless loop."""
 SEED = "seed"
 """Argument of a token selection that draws random numbers; it is no setting."""
 FILES = ("*.safetensors", "*.json", "*.jinja", "merges.txt", "LICENSE*")
@@ -197,7 +200,8 @@ def load(reference: str, sha256: str) -> Callable[..., Any]:
         about = f"{path}: changed since the study was read, {about}; run snakemake again"
         raise StudyError([about])
     try:
-        found = getattr(_executed(path, content), function_name(reference))
+        with _limited():
+            found = getattr(_executed(path, content), function_name(reference))
     except (Exception, SystemExit) as error:  # A module may raise anything on import.
         about = f"{reference}: {type(error).__name__}: {error}"
         raise StudyError([f"{about}; fix the module"]) from error
@@ -207,11 +211,28 @@ def load(reference: str, sha256: str) -> Callable[..., Any]:
     return function
 
 
+def _overdue(number: int, frame: FrameType | None) -> NoReturn:
+    raise TimeoutError(f"not done after {OWN_SECONDS:g} s")
+
+
+@contextmanager
+def _limited() -> Iterator[None]:
+    """End an endless loop, which would hold all processors until somebody looks."""
+    before = signal.signal(signal.SIGALRM, _overdue)
+    signal.setitimer(signal.ITIMER_REAL, OWN_SECONDS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
 @contextmanager
 def own_code(reference: str) -> Iterator[None]:
     """Call a function of a study's own; an error names it, and ends with a traceback."""
     try:
-        yield
+        with _limited():
+            yield
     except (Exception, SystemExit) as error:
         # `contextmanager` would take a RuntimeError whose cause is a StopIteration for that StopIteration.
         raise TypeError(f"{named(reference)}: {error!r}; fix the function") from error

@@ -8,7 +8,7 @@ import training_jobs
 
 from stapo.evaluation.grading import last_boxed
 from stapo.models.tiny import build_tokenizer
-from stapo.study import StudyError
+from stapo.study import StudyError, files
 from stapo.study.schema import TrainingSettings
 from stapo.training.rewards import box_content, boxed_reward, reward_functions
 
@@ -47,6 +47,9 @@ def lazy(completions, **columns):
     return [None] * len(completions)
 def leaving(completions, **columns):
     raise SystemExit(0)
+def endless(completions, **columns):
+    while True:
+        pass
 def short(completions, **columns):
     return [1.0]
 def changing(completions, completion_ids, answer, **columns):
@@ -82,7 +85,7 @@ def test_one_of_ones_own_has_trls_signature_and_gets_copies(own):
         assert columns == before
 
 
-def test_another_file_or_a_wrong_result_is_refused(own):
+def test_another_file_or_a_wrong_result_is_refused(own, monkeypatch):
     for settings, error in (
         (own("missing"), "AttributeError: .*missing.*; fix the module"),
         (own("length", sha256="0" * 64), r"rewards\.py: changed since the study was read"),
@@ -93,9 +96,14 @@ def test_another_file_or_a_wrong_result_is_refused(own):
         (reward,) = reward_functions(own(name), build_tokenizer(), [1])
         with pytest.raises(ValueError, match=r"training\.reward: expected 2 finite numbers, found"):
             reward(completions=["a", "b"], completion_ids=[[5], [6]])
-    (reward,) = reward_functions(own("leaving"), build_tokenizer(), [1])
-    with pytest.raises(TypeError, match=r"rewards\.py:leaving: SystemExit\(0\); fix the function"):
-        reward(completions=["a"], completion_ids=[[5]])
+    monkeypatch.setattr(files, "OWN_SECONDS", 0.1)
+    for name, error in (
+        ("leaving", r"SystemExit\(0\)"),
+        ("endless", "TimeoutError.*after 0.1 s.*"),
+    ):
+        (reward,) = reward_functions(own(name), build_tokenizer(), [1])
+        with pytest.raises(TypeError, match=rf"rewards\.py:{name}: {error}; fix the function"):
+            reward(completions=["a"], completion_ids=[[5]])
 
 
 def test_the_penalty_falls_over_the_buffer_to_minus_one_at_the_limit():
