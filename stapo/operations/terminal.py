@@ -20,9 +20,18 @@ from typing import Any
 from stapo import paths
 from stapo.operations.check import idle
 from stapo.operations.plan import plan
-from stapo.operations.status import CTRL_C, KILLED, error_in, lines_of, progress, span
+from stapo.operations.status import (
+    BY_SIGNAL,
+    CTRL_C,
+    KILLED,
+    error_in,
+    lines_of,
+    progress,
+    span,
+)
 from stapo.stages import stages
 from stapo.study import Study, StudyError
+from stapo.study.loader import shown_path
 
 NO_STUDY = (
     "none given; the smallest one takes minutes on two CPU cores:",
@@ -88,7 +97,8 @@ class Terminal(logging.Handler):
     def _job_error(self, record: Any) -> None:
         name, log = self.jobs[record.jobid][1], record.log[0]
         cause = error_in(Path(log), 0.0) or KILLED
-        self._say(f"{'stopped' if CTRL_C.search(cause) else 'failed'} {name}: {cause}; log: {log}")
+        ended = f"stopped {name} {BY_SIGNAL}" if CTRL_C.search(cause) else f"failed {name}: {cause}"
+        self._say(f"{ended}; log: {log}")
 
     def _say(self, what: str) -> None:
         ended = sum(map(len, self.took.values()))
@@ -117,7 +127,8 @@ def command(without: Iterable[str] = ()) -> str:
     """Return the command that this process was started with, quoted for a shell."""
     name, words = Path(sys.argv[0]).name, [*sys.argv]
     words[0] = name if which(name) == words[0] else words[0]
-    words = sys.orig_argv if name == "__main__.py" else words
+    if name == "__main__.py":  # As in `make smoke`, whose environment a terminal need not have.
+        words = [shown_path(Path(sys.executable)), *sys.orig_argv[1:]]
     return shlex.join(word for word in words if word not in without)
 
 
