@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from stapo.methods.parts import PARTS
 from stapo.objective import (
     SELECTIONS,
     at_resolution,
@@ -20,12 +21,22 @@ from stapo.objective import (
     token_mean,
     token_weights,
 )
+from stapo.objective.penalties import PENALTIES
+from stapo.objective.surrogates import SURROGATES
 from stapo.objective.weightings import WEIGHTINGS
 
 STATISTICS = ("logps", "entropies", "advantages", "mask")
+CLIP = {"clip_low": 0.2, "clip_high": 0.28}
+
+
+def surrogate(name: str) -> Callable[..., Tensor]:
+    clips = {key: value for key, value in CLIP.items() if key in PARTS["surrogate"][name].clips}
+    return partial(SURROGATES[name], **clips)
+
+
 FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
     "clipped_surrogate": (
-        partial(clipped_surrogate, clip_low=0.2, clip_high=0.28),
+        partial(clipped_surrogate, **CLIP),
         ("logps", "old_logps", "advantages"),
     ),
     "kl_k3": (kl_k3, ("logps", "ref_logps")),
@@ -35,6 +46,14 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
     "candidates": (partial(spurious_candidates, tau_p=0.1), ("logps", "advantages", "mask")),
     **{f"SELECTIONS {name}": (select, STATISTICS) for name, select in SELECTIONS.items()},
     **{f"WEIGHTINGS {name}": (weigh, STATISTICS) for name, weigh in WEIGHTINGS.items()},
+    **{
+        f"PENALTIES {name}": (one.coefficients, (*STATISTICS, *["proxy"] * one.against_proxy))
+        for name, one in PENALTIES.items()
+    },
+    **{
+        f"SURROGATES {name}": (surrogate(name), ("logps", "old_logps", "advantages", "mask"))
+        for name in SURROGATES
+    },
 }
 
 

@@ -84,6 +84,15 @@ def test_a_surrogate_has_the_gradient_of_its_formula_at_known_ratios(rows, name:
     torch.testing.assert_close(leaf.grad, expected, **DOUBLE)
 
 
+def test_a_limit_of_zero_cuts_no_gradient_of_a_policy_that_has_not_moved() -> None:
+    leaf = torch.full((1, 2), -1.0, requires_grad=True)
+    mask = torch.ones(1, 2, dtype=torch.bool)
+    within = SURROGATES["within_divergence"](leaf, leaf.detach(), torch.ones(1), mask, 0.0)
+    within.sum().backward()
+    assert leaf.grad is not None
+    assert (leaf.grad == 1).all()
+
+
 def test_a_ratio_of_a_sequence_is_the_geometric_mean_of_its_tokens(rows) -> None:
     logps, old, advantages, mask = rows
     leaf = logps.clone().requires_grad_()
@@ -123,6 +132,11 @@ def test_advantages_are_those_of_their_formulas() -> None:
         found = ADVANTAGES[name](REWARDS, 5)
         torch.testing.assert_close(found, values.flatten(), **DOUBLE)
     assert not ADVANTAGES["quantile"](REWARDS, 5)[10:].any()
+    # The baseline is a reward; 0.07 x 100 is a rounding error above 7.
+    for share, size, rank in ((0.4, 8, 3), (0.1, 5, 0), (0.07, 100, 6)):
+        found = ADVANTAGES["quantile"](torch.arange(size).double(), size, baseline_quantile=share)
+        assert (found == 0).nonzero().tolist() == [[rank]]
+    assert (ADVANTAGES["signed"](torch.zeros(2), 2) == -1).all()
 
 
 def test_weights_are_those_of_their_formulas(rows) -> None:
@@ -221,10 +235,16 @@ def test_the_entropy_bonus_adapts_by_steps_within_its_limits() -> None:
     for entropy in entropies:
         state = penalty.following(state, entropy)
     assert state["coefficient"] == pytest.approx(5e-3 - 10e-4)
+    assert penalty.following({"coefficient": 1e-3}, 0.2) == {"coefficient": pytest.approx(9e-4)}
     assert penalty.following({"coefficient": 0.0}, 0.3) == {"coefficient": 0.0}
-    mask = torch.ones(2, 3, dtype=torch.bool)
-    table, advantages = torch.full((2, 3), 0.1), torch.ones(2)
-    on = penalty.coefficients(table, table, advantages, mask, **state)
-    off = penalty.coefficients(table, table + 0.2, advantages, mask, **state)
-    assert (on == state["coefficient"]).all()
-    assert not off.any()
+    mask = torch.tensor([[True, True, False]])
+    table, advantages = torch.full((1, 3), -0.5, dtype=torch.double), torch.ones(1)
+    fixed = PENALTIES["entropy_bonus"].coefficients(table, table, advantages, mask)
+    assert torch.equal(fixed, torch.tensor([[1e-3, 1e-3, 0.0]], dtype=torch.double))
+    for entropy, value in (
+        (0.1, 2.0),
+        (0.25, 2.0),
+        (0.3, 0.0),
+    ):  # Exact numbers: at the target, too.
+        found = penalty.coefficients(table, 0 * table + entropy, advantages, mask, 2.0, 0.25)
+        assert torch.equal(found, value * mask.double())

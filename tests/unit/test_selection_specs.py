@@ -1,24 +1,41 @@
-"""Every selection declares what it needs, and everything that uses one reads the declaration."""
+"""Every selection and other part declares what it needs, and all that uses one reads the declaration."""
 
 import inspect
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from stapo.methods import SELECTION_SPECS
+from stapo.methods.parts import PARTS, Part
 from stapo.objective import SELECTIONS
+from stapo.objective.advantages import ADVANTAGES
+from stapo.objective.penalties import PENALTIES
+from stapo.objective.surrogates import SURROGATES
+from stapo.objective.weightings import WEIGHTINGS
 
 TABLES = ["logps", "entropies", "advantages", "mask"]
+SPECS: dict[str, dict[str, Part]] = {"selection": SELECTION_SPECS, **PARTS}
+FUNCTIONS: dict[str, tuple[list[str], dict[str, Callable[..., Any]]]] = {
+    "selection": (TABLES, SELECTIONS),
+    "weighting": (TABLES, WEIGHTINGS),
+    "penalty": (TABLES, {name: one.coefficients for name, one in PENALTIES.items()}),
+    "surrogate": (["logps", "old_logps", "advantages", "mask"], SURROGATES),
+    "advantage": (["rewards", "group_size", "eps"], ADVANTAGES),
+}
 
 
-def test_every_selection_has_a_declaration_and_every_declaration_a_selection() -> None:
-    assert SELECTION_SPECS.keys() == SELECTIONS.keys()
-
-
-@pytest.mark.parametrize("name", SELECTION_SPECS)
-def test_the_declared_arguments_are_those_of_the_function_with_its_defaults(name: str) -> None:
-    spec, parameters = SELECTION_SPECS[name], inspect.signature(SELECTIONS[name]).parameters
-    assert list(parameters)[:4] == TABLES
-    own = {key: parameters[key].default for key in list(parameters)[4:]}
-    assert ("seed" in own) == spec.draws
-    own.pop("seed", None)
-    assert {key: one.default for key, one in spec.arguments.items()} == own
+@pytest.mark.parametrize("kind", FUNCTIONS)
+def test_the_declared_arguments_are_those_of_the_function_with_its_defaults(kind: str) -> None:
+    leading, functions = FUNCTIONS[kind]
+    assert SPECS[kind].keys() == functions.keys()
+    for name, function in functions.items():
+        spec, parameters = SPECS[kind][name], inspect.signature(function).parameters
+        assert list(parameters)[: len(leading)] == leading, name
+        own = {key: one.default for key, one in [*parameters.items()][len(leading) :]}
+        assert ("seed" in own) == spec.draws, name
+        # Given by the caller: the random numbers, clips, the proxy, and what a penalty remembers.
+        given = {"seed", "clips", *spec.clips, "proxy"}
+        given |= {*PENALTIES[name].initial} if kind == "penalty" else set()
+        declared = {key: one.default for key, one in spec.arguments.items()}
+        assert {key: one for key, one in own.items() if key not in given} == declared, name
