@@ -53,3 +53,10 @@ def test_gradient_norm_is_that_of_autograd_and_within_the_bounds(vocab_size: int
     if scale == 1.0 and vocab_size > 2:  # neither of them: the bounds are not the norm itself
         assert (lower < norms).all()
         assert (norms < upper).all()
+
+
+@pytest.mark.parametrize("vocab_size", [2, 9])
+def test_both_bounds_are_the_norm_of_a_uniform_distribution(vocab_size: int) -> None:
+    weights, entropies = torch.tensor([[3.0]]).double(), torch.tensor([[vocab_size]]).double().log()
+    for bound in gradient_norm_bounds(weights, -entropies, entropies, vocab_size):
+        assert bound.item() == pytest.approx(9 * (1 - 1 / vocab_size))

@@ -16,7 +16,7 @@ from stapo.objective.weightings import WEIGHTINGS
 # Both sides compute in double and differ by the order of a few roundings of 1e-16 each.
 DOUBLE = {"rtol": 1e-12, "atol": 1e-12}
 LENGTHS = (7, 5, 6)
-A = (1.5, -0.75, 0.0)
+A = (0.8, -0.75, 0.0)
 RATIOS = (0.2, 0.75, 0.95, 1.0, 1.1, 1.4, 9.0)
 
 
@@ -84,13 +84,17 @@ def test_a_surrogate_has_the_gradient_of_its_formula_at_known_ratios(rows, name:
     torch.testing.assert_close(leaf.grad, expected, **DOUBLE)
 
 
-def test_a_limit_of_zero_cuts_no_gradient_of_a_policy_that_has_not_moved() -> None:
-    leaf = torch.full((1, 2), -1.0, requires_grad=True)
-    mask = torch.ones(1, 2, dtype=torch.bool)
-    within = SURROGATES["within_divergence"](leaf, leaf.detach(), torch.ones(1), mask, 0.0)
-    within.sum().backward()
+NO_ROOM = {"within_divergence": {"divergence": 0.0}}
+NO_ROOM["kept_clipped_gradients"] = {"clip_low": 0.0, "clip_high": 0.0}
+
+
+@pytest.mark.parametrize("name", NO_ROOM)
+def test_a_limit_of_zero_cuts_no_gradient_of_a_policy_that_has_not_moved(name: str) -> None:
+    leaf, advantages = torch.full((2, 1), -1.0, requires_grad=True), torch.tensor([1.0, -1.0])
+    mask = torch.ones(2, 1, dtype=torch.bool)
+    SURROGATES[name](leaf, leaf.detach(), advantages, mask, **NO_ROOM[name]).sum().backward()
     assert leaf.grad is not None
-    assert (leaf.grad == 1).all()
+    assert torch.equal(leaf.grad[:, 0], advantages)
 
 
 def test_a_ratio_of_a_sequence_is_the_geometric_mean_of_its_tokens(rows) -> None:
@@ -171,6 +175,9 @@ def test_covariances_and_what_they_choose(rows) -> None:
     coefficients = PENALTIES["log_ratio_of_covariant"].coefficients(
         logps, torch.zeros_like(logps), advantages, mask, covariant_share=0.2
     )
+    assert coefficients.dtype == logps.dtype
+    few = PENALTIES["log_ratio_of_covariant"].coefficients(logps, logps, advantages, mask)
+    assert int(few.sum()) == 1  # The least is one token.
     leaf = logps.clone().requires_grad_()
     PENALTIES["log_ratio_of_covariant"].quantity(leaf, leaf, logps).nansum().backward()
     assert leaf.grad is not None
@@ -190,6 +197,7 @@ def test_controls_silence_as_many_tokens_as_s2t_and_rare_ones_of_wrong_answers()
     entropies = torch.rand((40, 30), generator=generator)
     mask = torch.rand((40, 30), generator=generator) < 0.9
     advantages = torch.randn(40, generator=generator)
+    advantages[:10] = 0.0
     tables, positive = (logps, entropies, advantages, mask), (advantages > 0).unsqueeze(1)
     s2t = mask & ~SELECTIONS["silence_spurious"](*tables)
     matched = [mask & ~SELECTIONS["silence_matched"](*tables, seed=seed) for seed in (1, 1, 2)]
@@ -202,6 +210,11 @@ def test_controls_silence_as_many_tokens_as_s2t_and_rare_ones_of_wrong_answers()
     assert mirror.any()
     assert not (mirror & positive).any()
     assert (logps[mirror].exp() < 0.002).all()
+    wide = {"tau_p": 0.005, "quantile": 0.5, "scope": "all"}
+    found = [SELECTIONS[f"silence_{one}"](*tables, **wide).sum() for one in ("matched", "spurious")]
+    assert found[0] == found[1]
+    opposite = SELECTIONS["silence_spurious"](logps, entropies, -advantages, mask, **wide)
+    assert torch.equal(SELECTIONS["silence_spurious_negative"](*tables, **wide), opposite)
 
 
 def test_only_unlikely_tokens_of_wrong_answers_are_held_at_the_proxy(rows) -> None:
@@ -220,8 +233,22 @@ def test_only_unlikely_tokens_of_wrong_answers_are_held_at_the_proxy(rows) -> No
     assert [[bool(one)] for one in found[1].tolist()] == expected
     assert any(found[1].tolist())
     assert not found[[0, 2]].any()
+    assert found.dtype == logps.dtype
+    # At the threshold a token is not below it, and one that the proxy makes as likely is not held.
+    lowest, where = min((logps[1, t].item(), t) for t in range(LENGTHS[1]) if t != 1)
+    for share, other, held in (
+        (0.5, proxy, 1),
+        (0.5, logps, 0),
+        (values.index(lowest) / 17, proxy, 0),
+    ):
+        one = penalty.coefficients(
+            logps, logps, advantages, mask, proxy=other, unlikely_share=share
+        )
+        assert one[1, where] == held
     leaf = logps.clone().requires_grad_()
-    (penalty.quantity(leaf, leaf, proxy).masked_fill(~mask, 0.0)).sum().backward()
+    quantities = penalty.quantity(leaf, leaf, proxy).masked_fill(~mask, 0.0)
+    quantities.sum().backward()
+    assert not quantities[:, 1].any()  # The proxy does not have it.
     assert leaf.grad is not None
     for t in range(LENGTHS[1]):
         gap = (proxy - logps)[1, t].item()

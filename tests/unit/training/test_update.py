@@ -162,6 +162,13 @@ def equal_weights(batch: MiniBatch) -> TokenTables:
     return TokenTables(batch.mask, ones, ones, 0 * ones)
 
 
+def test_a_token_is_touched_by_selection_weighting_or_penalty() -> None:
+    keep = torch.tensor([[True, False, True, True]])
+    factors, coefficients = torch.tensor([[1.0, 1.0, 2.0, 1.0]]), torch.tensor([[0.0, 0, 0, 1]])
+    found = TokenTables(keep, keep.float(), factors, coefficients).touched()
+    assert found.tolist() == [[False, True, True, True]]
+
+
 def test_a_token_counts_as_clipped_only_beyond_the_clip_and_with_a_gradient_to_lose() -> None:
     # Without any room a ratio of exactly 1 lies on both edges: its gradient is not cut off.
     method = replace(METHODS["justrl"], clip_low=0.0, clip_high=0.0)
