@@ -58,11 +58,10 @@ mutants: setup ## run mutation tests of the objective and the update, at most MI
 	requirements/install_mutants.sh
 	PYTHONPATH=.cache/mutants nice -n 19 python tests/mutants.py
 
-gpu: setup ## on a GPU: test log-probs and resuming, measure attention, memory and vLLM (9 minutes each)
+gpu: setup ## on a GPU: test log-probs and resuming, measure vLLM in a training (at most 9 minutes)
 	$(RUN) pytest -q tests/unit/training/test_head.py tests/unit/training/test_kills.py
-	@for name in attention vllm; do \
-		PYTHONPATH=tests timeout 540 python -m gpu.$$name || echo "gpu.$$name ended early"; \
-	done; echo "pages, where there is a GPU: work/gpu/*.json"
+	@PYTHONPATH=tests timeout 540 python -m gpu.vllm || echo "gpu.vllm ended early"
+	@echo "its page, where there is a GPU: work/gpu/vllm.json"
 
 lint: setup ## run ruff, snakefmt and mypy
 	$(RUN) ruff check .

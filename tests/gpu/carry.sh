@@ -1,6 +1,6 @@
 #!/bin/sh
 # Collect wheels for `make gpu` on a machine without network that has torch 2.11 or newer, Transformers and Accelerate,
-# but not TRL, and print how to run the programs there.
+# but not TRL, and print how to run the tests and the program there.
 #
 # Usage: tests/gpu/carry.sh [VERSION]     its Python, 3.12 by default
 set -eu
@@ -20,4 +20,4 @@ echo "$place: $(du -sh "$place" | cut -f1) of wheels for Python $version; copy t
 echo "python3 -m pip install --no-index --no-deps --target work/site $place/*.whl"
 echo "export PYTHONPATH=work/site:.:tests"
 echo "python3 -m pytest -q tests/unit/training/test_head.py tests/unit/training/test_kills.py"
-echo "for name in attention vllm; do timeout 540 python3 -m gpu.\$name; done   # pages: work/gpu"
+echo "timeout 540 python3 -m gpu.vllm   # its page: work/gpu/vllm.json"

@@ -5,7 +5,10 @@ lost in sleep or wake; several times as much in the later rollouts as in the fir
 `VLLM_USE_V2_MODEL_RUNNER=0` tells whether vLLM's new runner is the cause.
 """
 
-from dataclasses import replace
+import argparse
+import json
+import sys
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,13 +20,12 @@ import torch
 if find_spec("vllm") and not torch.cuda.is_available():
     import vllm_on_cpu  # noqa: F401  Before TRL.
 from training_jobs import job_in
-from transformers import Qwen3ForCausalLM
+from transformers import Qwen3Config, Qwen3ForCausalLM
 
-from gpu.attention import QWEN, TINY, config_of
-from gpu.page import Page, begin
-from stapo.models.shapes import Shape
+from stapo.models.shapes import SHAPES, Shape
 from stapo.models.tiny import build_tokenizer
-from stapo.provenance import write_sums
+from stapo.provenance import processor, version, write_sums
+from stapo.repository import ROOT
 from stapo.study.schema import EngineSettings, TrainingSettings
 from stapo.study.sources import TinyData
 from stapo.training.prompts import write_prompts
@@ -31,6 +33,8 @@ from stapo.training.rewards import BUILT_IN
 from stapo.training.run import train
 from stapo.training.trainer import StapoTrainer
 
+PACKAGES = ("torch", "transformers", "trl", "accelerate", "vllm")
+TINY = Shape(2, 64, 4, 2, 32, 128, True, 512)
 LARGE = TrainingSettings(
     rollouts="vllm-colocate", steps=6, prompts_per_batch=16, group_size=8, prompts_per_mini_batch=8,
     micro_batch_tokens=16384, learning_rate=1e-4, max_prompt_tokens=64, max_response_tokens=1024,
@@ -39,6 +43,24 @@ LARGE = TrainingSettings(
 """Two mini-batches for each of three rollouts. At a rate of 1e-6, weights of an earlier step would differ by
 less than bfloat16's rounding."""
 SMALL = LARGE.model_copy(update={"micro_batch_tokens": 2048, "max_response_tokens": 24})
+
+
+@dataclass
+class Page:
+    """Tables, written as JSON after every new row, so that a time limit loses only the last."""
+
+    path: Path
+    device: str
+    tables: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+
+    def add(self, title: str, **row: Any) -> None:
+        """Add a row to a table; print it, and write the file."""
+        self.tables.setdefault(title, []).append(row)
+        print(f"{title}:", json.dumps(row), flush=True)  # noqa: T201
+        named = torch.cuda.get_device_name() if self.device == "cuda" else processor()
+        where = {"device": named, **{name: version(name) for name in PACKAGES}}
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.path.write_text(json.dumps({"where": where, "tables": self.tables}, indent=1) + "\n")
 
 
 def rollouts(page: Page, world: Path, training: TrainingSettings) -> None:
@@ -73,13 +95,27 @@ def build(world: Path, shape: Shape) -> None:
     write_prompts(TinyData(builder="tiny-arithmetic", prompts=64), world / "prompts.jsonl")
     build_tokenizer().save_pretrained(world / "base")
     torch.manual_seed(0)
-    Qwen3ForCausalLM(config_of(shape)).save_pretrained(world / "base")
+    config = Qwen3Config(
+        vocab_size=shape.vocabulary, hidden_size=shape.hidden, intermediate_size=shape.ffn,
+        num_hidden_layers=shape.layers, num_attention_heads=shape.heads, head_dim=shape.head_dim,
+        num_key_value_heads=shape.kv_heads, tie_word_embeddings=shape.tied,
+        pad_token_id=0, bos_token_id=None, eos_token_id=1, max_position_embeddings=65536,
+    )  # fmt: skip
+    Qwen3ForCausalLM(config).save_pretrained(world / "base")
     write_sums(world / "base")
 
 
 def main() -> None:
     """Write the page."""
-    page, tiny = begin("vllm")
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--out", type=Path, default=ROOT / "work" / "gpu")
+    parser.add_argument("--tiny", action="store_true", help="tiny sizes, to try the program itself")
+    arguments = parser.parse_args()
+    cuda, tiny = torch.cuda.is_available(), arguments.tiny
+    if not cuda and not tiny:
+        print("no GPU: tests/gpu/vllm.py was not run; run `make gpu` on a machine with one")  # noqa: T201
+        sys.exit(0)
+    page = Page(arguments.out / "vllm.json", "cuda" if cuda else "cpu")
     if find_spec("vllm") is None:
         page.add("vLLM", installed="no", next="make setup-gpu, then make gpu")
         return
@@ -87,7 +123,7 @@ def main() -> None:
         left_out = "sleep, wake, GB while asleep, bfloat16, CUDA graphs, vLLM's V2 runner"
         page.add("Left out on a CPU", what=left_out)
     with TemporaryDirectory() as folder:
-        build(Path(folder), replace(TINY, head_dim=32) if tiny else QWEN)
+        build(Path(folder), TINY if tiny else SHAPES["Qwen/Qwen3-1.7B-Base"])
         rollouts(page, Path(folder), SMALL if tiny else LARGE)
 
 
