@@ -40,6 +40,8 @@ class Part:
     """Fields of the method that it takes too."""
     acts_on_policy: bool = True
     """Whether the method differs from one with the default part if all ratios are 1."""
+    of_responses: bool = False
+    """Whether a surrogate has one ratio for a whole response, of which no token can be silenced."""
     draws: bool = False
     """Whether it draws random numbers; it then has an argument `seed`."""
     silences_candidates: bool = False
@@ -94,8 +96,8 @@ def _part(*arguments: str, **properties: Any) -> Part:
 
 
 S2T_ARGUMENTS = "tau_p", "quantile", "scope"
-CLIPS = {"clips": ("clip_low", "clip_high")}
-OFF_POLICY = {"acts_on_policy": False}
+CLIPS: dict[str, Any] = {"clips": ("clip_low", "clip_high")}
+OFF_POLICY: dict[str, Any] = {"acts_on_policy": False}
 
 SELECTION_SPECS: dict[str, Part] = {
     "keep_all": _part(),
@@ -132,7 +134,7 @@ PARTS: dict[str, dict[str, Part]] = {
         "clipped": _part(clips=("clip_low", "clip_high", "dual_clip")),
         "unclipped": _part(**OFF_POLICY),
         "capped_weights": _part("ratio_cap", **OFF_POLICY),
-        "clipped_sequences": _part(**CLIPS, **OFF_POLICY),
+        "clipped_sequences": _part(**CLIPS, **OFF_POLICY, of_responses=True),
         "soft_gate": _part("gate_positive", "gate_negative", **OFF_POLICY),
         "kept_clipped_gradients": _part("kept_low", "kept_high", **CLIPS, **OFF_POLICY),
         "within_divergence": _part("divergence", **OFF_POLICY),

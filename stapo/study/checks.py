@@ -133,6 +133,10 @@ def _methods(study: Study) -> Iterator[Problem]:
             for key in given.model_dump(exclude_none=True):
                 if about := _foreign(study, name, key):
                     yield (*place, key), about
+            method = study.method(name)
+            if method.part("surrogate").of_responses and method.selection != "keep_all":
+                about = f"{method.surrogate} has one ratio per response, of which no token"
+                yield place, f"the surrogate {about} can be silenced; start from justrl"
         if given.selection and name in METHODS:
             about = "a selection of your own needs a name of its own"
             yield (*place, "selection"), f"{about}: methods: {{mine: {{base: {name}, ...}}}}"

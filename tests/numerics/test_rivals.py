@@ -71,6 +71,7 @@ def test_a_surrogate_has_the_gradient_of_its_formula_at_known_ratios(rows, name:
     if name == "within_divergence":  # Probabilities that can move by 0.15.
         old = torch.where(torch.arange(7) < 3, old * 0 + log(0.9), old * 0 + log(0.1))
         logps = (old + torch.tensor(RATIOS).double().log()).masked_fill(~mask, float("nan"))
+    assert {*GRADIENTS, "clipped_sequences"} == {*SURROGATES}  # That has a test of its own.
     args, derivative = GRADIENTS[name]
     leaf = logps.clone().requires_grad_()
     values = SURROGATES[name](leaf, old, advantages, mask, **args)
