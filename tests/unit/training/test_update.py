@@ -245,6 +245,17 @@ def test_a_mini_batch_without_any_token_changes_nothing(name: str) -> None:
     assert set(record.entropy_quantiles.values()) == {0.0}
 
 
+def test_statistics_of_the_current_policy_keep_their_precision() -> None:
+    logps, batch = tables()
+    seen: list[Tensor] = []
+    update(
+        Model(logps / 3), batch, METHODS["stapo-v2"], ALONE, statistics="current",
+        selected=lambda *tables: seen.extend(tables[:2]), **SETTINGS,
+    )  # fmt: skip
+    assert torch.equal(seen[0], logps / 3)
+    assert torch.equal(seen[1], -logps / 3)
+
+
 class Pair(Ranks):
     """Two ranks, of which the other one keeps other tokens, or the same."""
 
