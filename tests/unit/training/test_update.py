@@ -113,6 +113,9 @@ def test_without_any_gradient_the_gradient_is_zero_and_not_missing(base) -> None
     trainer = copy.copy(trainer)
     trainer.method = clipped("justrl")
     trainer.model.zero_grad()
+    none = torch.zeros_like(batch["completion_mask"]).bool()
+    assert trainer._accumulate_gradients(trainer.model, batch, keep=none).item() == 0.0
+    trainer.model.zero_grad()
     first, *others = trainer.model.parameters()
     first.requires_grad_(False)
     batch = {**batch, "advantages": torch.zeros(len(ROWS))}
