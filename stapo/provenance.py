@@ -20,6 +20,7 @@ PACKAGES = (
 )  # fmt: skip
 SUMS = "SHA256SUMS"
 """File of checksums in every directory of weights written here, in the format of `sha256sum --check`."""
+CODE = ("stapo", "benchmarks", "workflows", "requirements", "Snakefile", "pyproject.toml")
 LOCK = ROOT / "requirements" / "lock.txt"
 
 
@@ -28,10 +29,8 @@ def provenance() -> dict[str, Any]:
     """Return the record that every score contains: commit, packages, hardware."""
     return {
         "commit": _git("rev-parse", "HEAD"),
-        # Results and studies are no code: records have their content.
-        "dirty": bool(
-            _git("status", "--porcelain", "--", ".", ":!results", ":!workflows/studies/*.yaml")
-        ),
+        # Results, studies and files beside the code are none: records have the content of what was used.
+        "dirty": bool(_git("status", "--porcelain", "--", *CODE, ":!workflows/studies/*.yaml")),
         "packages": {name: version(name) for name in PACKAGES},
         "python": platform.python_version(),
         "machine": platform.machine(),

@@ -124,7 +124,8 @@ def read_tables(
             provenance |= {**identity.get("provenance", {}), "engine": identity.get("engine")}
         tables[checkpoint, benchmark] = table
     shown = paths.MAIN_TABLE.format(study=study.name, decoding=decoding)
-    about = f"or, if the folder is without its raw data, as in git: read {shown}"
+    about = "or, if the folder is without its raw data, as in git: read "
+    about += shown if (root / shown).exists() else f"{paths.RESULTS.format(study=study.name)}"
     errors = [
         *_lines(stale, "were made with other settings or by another version: run snakemake"),
         *_lines(missing, f"are missing: run snakemake, {about}"),

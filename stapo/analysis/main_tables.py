@@ -108,7 +108,8 @@ def _headline_text(table: MainTable, target: str, found: Headline | None) -> str
     over = "the strongest baseline's" + ", mean over sizes" * (len(found.gains) > 1)
     return (
         f"Relative gain of {title}'s Avg over {over}: {bounds.value:+.2f} % ({sizes}); "
-        f"cross-fitted {found.cross_fitted:+.2f} % [{bounds.low:+.2f}, {bounds.high:+.2f}]."
+        f"with the baseline chosen on other problems {found.cross_fitted:+.2f} % "
+        f"[{bounds.low:+.2f}, {bounds.high:+.2f}]."
     )
 
 

@@ -19,6 +19,7 @@ from stapo.operations.status import lines_of, progress, span, table_of
 from stapo.records.arms import MOMENT_ROLLOUTS
 from stapo.stages import Job, jobs_of
 from stapo.study import Study, StudyError
+from stapo.study.sources import TinyModel
 
 MEAN_LENGTH = 0.35
 """Mean response length over its limit; our assumption (at 15,360 tokens: 5,400)."""
@@ -149,6 +150,16 @@ def training_seconds(study: Study, size: str, method: str, device: Device, gpus:
     return rollouts * update_seconds(study, size, method, batch, device, gpus) + saving
 
 
+def supervised_seconds(study: Study, size: str, device: Device) -> float:
+    """Return the seconds in which a tiny base model is trained; others are downloaded, or lie here."""
+    model, training = study.models.get(size), study.training
+    if not isinstance(model, TinyModel):
+        return 0.0
+    length = PROMPT_LENGTH * training.max_prompt_tokens + MEAN_LENGTH * training.max_response_tokens
+    tokens = model.supervised_steps * model.supervised_batch * length
+    return 3 * shape_of(model).forward(tokens, length / 2) / (device.flops * COMPUTE_UTILISATION)
+
+
 def intervene_seconds(study: Study, size: str, device: Device) -> float:
     """Return the seconds of the interventions at one checkpoint, in one process.
 
@@ -206,7 +217,7 @@ def _cost(study: Study, job: Job, size: str, device: Device, gpus: int) -> tuple
     model = judge if judge and size == "verifier" else study.models[size]
     weights = WEIGHT_BYTES * shape_of(model).parameters
     if job.stage == "base":
-        return 0.0, weights
+        return supervised_seconds(study, size, device), weights
     if job.stage == "train":
         seconds = training_seconds(study, size, job.name.split("/")[1], device, gpus)
         return seconds, weights * (1 + len(study.kept_steps()) + STATES_PER_PARAMETER)
@@ -225,6 +236,10 @@ def plan_document(study: Study, gpu: str, gpus: int) -> dict[str, Any]:
     return {"study": study.name, "gpu": gpu, "gpus": gpus, "rows": rows}
 
 
+def _gigabytes(size: float) -> str:
+    return f"{size / 1e9:,.0f}" if size >= 1e10 else f"{size / 1e9:.2g}"
+
+
 def print_plan(study: Study, gpu: str, gpus: int, console: Console, dollars: float = 0.0) -> None:
     """Print what a study costs in all, then by stage and size, and what the numbers rest on.
 
@@ -234,8 +249,8 @@ def print_plan(study: Study, gpu: str, gpus: int, console: Console, dollars: flo
     hours, disk = (sum(cost[key] for cost in costs.values()) for key in ("gpu_hours", "disk"))
     title = f"{study.name}, {gpus} x {gpu} for each training: {hours:,.2f} hours of {gpu}"
     title += f", {dollars * hours:,.0f} dollars" if dollars else ""
-    free = f"{disk_usage('.').free / 1e9:.3g} GB free here"
-    console.print(Text(f"{title}, {disk / 1e9:.3g} GB of disk ({free})"), soft_wrap=True)
+    free = f"{_gigabytes(disk_usage('.').free)} GB free here"
+    console.print(Text(f"{title}, {_gigabytes(disk)} GB of disk ({free})"), soft_wrap=True)
     if study.gpus_of("train"):
         # Trainings beside each other, as many as there is room for.
         whole = (f"{span(3600 * hours / of)} on {of}" for of in (gpus, 8 * gpus))
@@ -243,7 +258,7 @@ def print_plan(study: Study, gpu: str, gpus: int, console: Console, dollars: flo
     table = table_of("", "stage", "size", "jobs", "mean of a job", f"hours of {gpu}", "GB")
     for (stage, size), cost in costs.items():
         mean = span(3600 * cost["hours"] / cost["jobs"])
-        numbers = f"{cost['gpu_hours']:,.2f}", f"{cost['disk'] / 1e9:.3g}"
+        numbers = f"{cost['gpu_hours']:,.2f}", _gigabytes(cost["disk"])
         table.add_row(stage, size, str(cost["jobs"]), mean, *numbers)
     console.print(table)
     for line in (*lines_of("waiting", progress(study)), ESTIMATED):

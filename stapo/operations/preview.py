@@ -17,7 +17,7 @@ from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.tables.cases import context_of
 from stapo.methods import METHODS, Method
 from stapo.operations.status import table_of
-from stapo.study import Study
+from stapo.study import Study, StudyError
 from stapo.study.files import found_path, named, selection_arguments, sha256_of
 from stapo.text import visible
 from stapo.training.update import select
@@ -35,9 +35,8 @@ def preview(reference: str, study: Study, console: Console) -> None:
     The module of `FILE.py:function` is executed; the trainings of the study are finished.
 
     Raises:
-        StudyError: no such file or function, or an argument without a usable default.
+        StudyError: no such file or function, an argument without a usable default, or an error in it.
         DamagedFileError: the study has no token records.
-        TypeError: the function raised an error.
     """
     method = replace(
         METHODS["justrl"],
@@ -81,7 +80,10 @@ def _kept(method: Method, frame: Any, step: int) -> Any:
         table[rows, columns] = torch.tensor(given.to_numpy(), dtype=torch.float32)
     advantages = torch.zeros(shape[0])
     advantages[rows] = torch.tensor(frame["advantage"].to_numpy(), dtype=torch.float32)
-    keep = select(method, logps, entropies, advantages, mask, step)
+    try:
+        keep = select(method, logps, entropies, advantages, mask, step)
+    except TypeError as error:
+        raise StudyError([str(error)]) from error
     return keep[rows, columns].numpy()
 
 

@@ -51,7 +51,7 @@ STYLES |= {"failed": "red", "running": "cyan", "done": "green"}
 TOUCHED = re.compile(r'"touched_fraction": ([-+.\de]+)')
 BY_SIGNAL = "by Ctrl-C or another signal"
 IN_WORK = "in work/ already, of this or another study: not made again"
-KILLED = "exited without an error, possibly killed; it resumes from its last checkpoint"
+KILLED = "exited without an error, possibly killed; the same command goes on"
 
 
 @dataclass(frozen=True)

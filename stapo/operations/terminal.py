@@ -23,6 +23,7 @@ from stapo.operations.plan import plan
 from stapo.operations.status import (
     BY_SIGNAL,
     CTRL_C,
+    IN_WORK,
     KILLED,
     error_in,
     lines_of,
@@ -114,10 +115,13 @@ class Terminal(logging.Handler):
         return f"; about {span(seconds)} left" if seconds else ""
 
     def _end_dry_run(self) -> None:
-        lines = ["stage        jobs  each about  why"]
+        lines, ready = ["stage        jobs  each about  why"], Counter[str]()
+        if Path("work").exists():
+            ready.update(one.stage for one in progress(self.study) if one.note == IN_WORK)
         for stage in stages():
             if why := [job[2] for job in self.jobs.values() if job[1].split()[0] == stage]:
                 seconds, reasons = self.planned[stage], ", ".join(dict.fromkeys(why))
+                reasons += f"; {ready[stage]} in work/, not made again" * (stage in ready)
                 lines.append(f"{stage:11} {len(why):5}  {span(seconds):>10}  {reasons}")
         lines.append("times: stapo plan on {1} x {0}; Snakemake's own output: -p".format(*self.on))
         tell([*lines, f"start: {command(without=('-n', '--dry-run', '--dryrun'))}"])
@@ -155,4 +159,5 @@ def tell_end(study: Study, file: str, succeeded: bool) -> None:
     left = f"not finished; what is left: stapo status {file}; logs: logs/{study.name}/"
     tell([*lines_of("failed", found), left])
     if not succeeded:
+        tell(["to go on:"])
         print(command(), file=sys.stderr)  # noqa: T201

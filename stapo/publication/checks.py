@@ -350,4 +350,5 @@ def drawn_errors(results: Results) -> Errors:
                 stages()[stage].run(of, own, Resources())
         for path in outputs:
             if (results.root / path).read_bytes() != (again / path).read_bytes():
-                yield f"{path}: does not follow from scores, responses and records"
+                name = path.removeprefix(f"{folder}/")
+                yield f"{name}: does not follow from scores, responses and records"

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
 from functools import partial
 from typing import Any
 
@@ -38,7 +39,10 @@ def _unknown(
         if name in seen:
             yield place, f"{name!r} is listed twice; remove one"
         elif str(name) not in choices:
-            yield place, f"unknown name {name!r}; known{where}: {', '.join(choices)}"
+            like = "".join(
+                f"did you mean {one}? " for one in get_close_matches(str(name), choices, 1)
+            )
+            yield place, f"unknown name {name!r}; {like}known{where}: {', '.join(choices)}"
         seen.add(name)
 
 

@@ -9,6 +9,7 @@ import json
 import re
 import signal
 import sys
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -77,7 +78,7 @@ def read_rows(path: Path, is_unique: bool = False) -> list[Row]:
     """
     rows: list[Row] = []
     first: dict[str, int] = {}
-    faults = []
+    faults, is_other = [], True
     for number, line in enumerate(read_text(path).split("\n"), 1):
         if not line.strip():
             continue
@@ -88,6 +89,10 @@ def read_rows(path: Path, is_unique: bool = False) -> list[Row]:
                 raise ValueError(f"repeats the question of line {earlier}; remove one of them")
         except (ValueError, RecursionError) as error:
             faults.append(f"{shown_path(path)}, line {number}: {error}")
+            is_other &= isinstance(error, json.JSONDecodeError)
+    if not rows and len(faults) > 1 and is_other:
+        about = "no line is JSON; expected lines such as"
+        faults = [f'{shown_path(path)}: {about} {{"question": "1 + 1 = ?", "answer": 2}}']
     if faults or not rows:
         raise StudyError(faults or [f"{shown_path(path)}: no rows"])
     return rows
@@ -234,8 +239,11 @@ def own_code(reference: str) -> Iterator[None]:
         with _limited():
             yield
     except (Exception, SystemExit) as error:
+        path, steps = str(found_path(reference)), traceback.extract_tb(error.__traceback__)
+        where = [f", line {one.lineno}" for one in steps if one.filename == path][-1:]
         # `contextmanager` would take a RuntimeError whose cause is a StopIteration for that StopIteration.
-        raise TypeError(f"{named(reference)}: {error!r}; fix the function") from error
+        about = f"{named(reference)}{''.join(where)}: {error!r}; fix the function"
+        raise TypeError(about) from error
 
 
 @cache

@@ -4,15 +4,18 @@ import io
 import re
 
 import numpy as np
+import pytest
 from finished_study import HOSTILE
 from rich.console import Console
 from studies import outputs
 from synthetic_tokens import drawn, population, write_tokens
 
 from stapo.operations.preview import preview
-from stapo.study import parse_study
+from stapo.study import StudyError, parse_study
 
 CODE = """
+def broken(logps, entropies, advantages, mask):
+    return 1 / 0
 def rare(logps, entropies, advantages, mask, tau_p=0.01):
     return mask & ~((logps.exp() < tau_p) & (advantages.unsqueeze(1) < 0))
 """
@@ -42,3 +45,5 @@ def test_the_shares_are_those_of_all_tokens_and_examples_are_escaped(
     assert abs(float(other) - 100 * (whole["probability"] < 0.01).mean()) < 5
     assert re.search(r"A > 0, rare +\d+ +0 %", said)
     assert not {"\x1b", "\u202e", "\u200b"} & set(said)
+    with pytest.raises(StudyError, match="^mine.py:broken, line 3: ZeroDivisionError"):
+        preview(f"{tmp_path}/mine.py:broken", study, console)

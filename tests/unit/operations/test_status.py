@@ -34,7 +34,7 @@ LAUNCHER = (
     "stapo: training: no reward\n[rank1]: RuntimeError: rank 1 lost rank 0\n"
     "torch.distributed.elastic.multiprocessing.errors.ChildFailedError:\n"
 )
-KILLED = "exited without an error, possibly killed; it resumes from its last checkpoint"
+KILLED = "exited without an error, possibly killed; the same command goes on"
 IN_WORK = "in work/ already, of this or another study: not made again"
 CTRL_C = "by Ctrl-C or another signal"
 

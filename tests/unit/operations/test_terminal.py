@@ -42,7 +42,7 @@ def test_a_failure_has_cause_and_log_and_is_told_once(said, tmp_path, monkeypatc
     assert (lines[0], lines[4:]) == ("rules", ["b"])
     assert lines[1].startswith("study: 3 jobs: 1 train, 2 score; about ")
     assert lines[2].endswith("[0/3] started train tiny/stapo/seed0")
-    assert lines[3].endswith(f"its last checkpoint; log: {LOG}")
+    assert lines[3].endswith(f"the same command goes on; log: {LOG}")
 
 
 def test_a_dry_run_is_a_table_and_how_to_start(said):

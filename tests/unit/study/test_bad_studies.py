@@ -29,7 +29,7 @@ TABLE = [
         'training.prompts_per_mini_batch: 24 does not divide prompts_per_batch',
         'benchmarks.own.file: absent: No such file']),
     ('methods: {grpo: {tau_p: 0.1}, mine: {base: stapoo}, other: {tau_p: 0.1}}', [
-        "methods.mine.base: unknown name 'stapoo'; known:",
+        "methods.mine.base: unknown name 'stapoo'; did you mean stapo? known:",
         "methods.other: unknown name 'other'; known: grpo, 20-entropy,",
         'methods.grpo.tau_p: the selection of grpo has no such setting; it takes none (s.yaml:3)']),
     ('methods: {mine: {base: stapo, weighting: by_probability, alpha: 2}, '
@@ -185,3 +185,6 @@ def test_every_row_that_is_no_question_with_an_answer_is_a_line(tmp_path):
     for (number, about), line in zip(wanted, caught.value.errors, strict=True):
         assert f"line {number}: " in line
         assert about in line
+    (tmp_path / "rows.jsonl").write_text("question,answer\n1+1?,2\n")
+    with pytest.raises(StudyError, match="rows.jsonl: no line is JSON; expected lines"):
+        read_rows(tmp_path / "rows.jsonl")

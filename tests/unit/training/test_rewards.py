@@ -102,7 +102,9 @@ def test_another_file_or_a_wrong_result_is_refused(own, monkeypatch):
         ("endless", "TimeoutError.*after 0.1 s.*"),
     ):
         (reward,) = reward_functions(own(name), build_tokenizer(), [1])
-        with pytest.raises(TypeError, match=rf"rewards\.py:{name}: {error}; fix the function"):
+        with pytest.raises(
+            TypeError, match=rf"rewards\.py:{name}, line [7-9]: {error}; fix the function"
+        ):
             reward(completions=["a"], completion_ids=[[5]])
 
 
