@@ -45,5 +45,5 @@ def test_the_shares_are_those_of_all_tokens_and_examples_are_escaped(
     assert abs(float(other) - 100 * (whole["probability"] < 0.01).mean()) < 5
     assert re.search(r"A > 0, rare +\d+ +0 %", said)
     assert not {"\x1b", "\u202e", "\u200b"} & set(said)
-    with pytest.raises(StudyError, match="^mine.py:broken, line 3: ZeroDivisionError"):
+    with pytest.raises(StudyError, match=r"^mine\.py:broken, line 3: ZeroDivisionError"):
         preview(f"{tmp_path}/mine.py:broken", study, console)

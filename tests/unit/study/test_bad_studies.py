@@ -186,5 +186,5 @@ def test_every_row_that_is_no_question_with_an_answer_is_a_line(tmp_path):
         assert f"line {number}: " in line
         assert about in line
     (tmp_path / "rows.jsonl").write_text("question,answer\n1+1?,2\n")
-    with pytest.raises(StudyError, match="rows.jsonl: no line is JSON; expected lines"):
+    with pytest.raises(StudyError, match=r"rows\.jsonl: no line is JSON; expected lines"):
         read_rows(tmp_path / "rows.jsonl")
