@@ -6,7 +6,6 @@ from random import Random
 
 import pytest
 
-from stapo.models.arithmetic import sloppy_solution
 from stapo.models.tiny import build_tokenizer
 from stapo.models.worlds import FAMILIES, WORLDS, benchmark_problems, is_held_out, training_problems
 
@@ -44,13 +43,3 @@ def test_training_problems_are_right_never_held_out_and_fit_into_the_context(wor
         written = WORLDS[world].write(problem, rng, 0.8)
         ids = tokenizer.encode(text := problem.question + written)
         assert (len(ids) < WORLDS[world].context, tokenizer.decode(ids)) == (True, text)
-
-
-def test_solutions_are_sloppy_in_the_intended_ways():
-    rng, problems = Random(0), training_problems(1)
-    solutions = [(p, sloppy_solution(p, rng, 0.8)) for p in islice(problems, 4000)]
-    right = [(p, s) for p, s in solutions if s.endswith(f"\\boxed{{{p.answer}}}")]
-    assert 0.4 < len(right) / 4000 < 0.8
-    # In some, a wrong step is cancelled.
-    steps = [re.findall(r"(\d[-+*]\d)=(\d)(?=[;.])", s) for p, s in right if "chain" in p.question]
-    assert any(evaluate(f"chain:{step}?") != int(end) for one in steps for step, end in one)
