@@ -95,7 +95,7 @@ def run(
     ] = None,
     nodes: Annotated[int, typer.Option(min=1, help="Machines that share the GPUs; Slurm only")] = 1,
 ) -> None:
-    """Run one stage of a study, or one job of it, whose inputs are there; Snakemake runs all in order.
+    """Run one stage of a study, or one job. Its inputs are there; Snakemake runs all in order.
 
     Example: stapo run train tiny/stapo/seed0 --study workflows/studies/smoke.yaml
     """
@@ -106,7 +106,7 @@ def run(
 
 @app.command()
 def check(study: StudyFile, as_json: JsonOption = False) -> None:
-    """Check a study file and print what it would run, with the resolved settings of every method.
+    """Check a study file and print what it would run. It shows all settings of every method.
 
     Example: stapo check workflows/studies/smoke.yaml
     """
@@ -139,7 +139,7 @@ def preview(
     selection: Annotated[str, typer.Argument(help="Token selection of your own: FILE.py:function")],
     study: StudyFile,
 ) -> None:
-    """Show which recorded tokens of a finished study a token selection would drop, before training.
+    """Show which recorded tokens a selection would drop. They are those of a finished study.
 
     Example: stapo preview mine.py:rare workflows/studies/smoke.yaml
     """
@@ -150,7 +150,7 @@ def preview(
 
 @app.command()
 def status(study: StudyFile, as_json: JsonOption = False) -> None:
-    """Print the progress of every training and evaluation; it only reads files, also during a run.
+    """Print the progress of every job. It only reads files, also during a run.
 
     Exit code 1 if something failed.
 
@@ -178,7 +178,7 @@ def fetch(
     study: StudyFile,
     check: Annotated[bool, typer.Option("--check", help="Only check, without network")] = False,
 ) -> None:
-    """Download everything that a study needs; a second run continues an interrupted download.
+    """Download everything that a study needs. A second run continues the first.
 
     Everything lands in the caches under HF_HOME. Exit code 1 if something is missing.
 
@@ -203,7 +203,7 @@ def conformance(
         str | None, typer.Option(help=f"What it is meant to be: {', '.join(CONFORMANCE_METHODS)}")
     ] = None,
 ) -> None:
-    """Compare a trainer's loss with a method's update, and print which conventions it follows.
+    """Compare a trainer's loss with a method's update. It prints which conventions it follows.
 
     Exit code 1 if a check fails. stapo/conformance/batches.py describes the interface of a trainer.
 
@@ -240,7 +240,7 @@ def compare(
     second: Annotated[Path, typer.Argument(help="Another one")],
     as_json: JsonOption = False,
 ) -> None:
-    """Compare the scores of two checkpoints, engines or machines, paired by problem.
+    """Compare the scores of two checkpoints, paired by problem. They may be of two engines, too.
 
     A folder is scores/CHECKPOINT/DECODING of a study; benchmarks that both have are compared.
 
@@ -257,7 +257,7 @@ def verify(
     results: Annotated[Path, typer.Argument(help="Results folder of a study")],
     as_json: JsonOption = False,
 ) -> None:
-    """Check a published results folder offline: files, fingerprints, scores and tables.
+    """Check a published results folder, offline. It reads files, fingerprints, scores, tables.
 
     Exit code 1 if a check fails.
 
