@@ -45,6 +45,9 @@ def test_collapse_and_explosion_are_found_whenever_they_happen(parts, collapses)
     found = numbers(*parts)
     assert (found.lowest < COLLAPSE) == collapses
     assert (found.highest > EXPLOSION) != collapses
+    assert numbers((1, 400)).before_collapse == 1
+    # The moving mean over 20 steps is below a tenth once 19 of them are past the fall.
+    assert numbers((1, 300), (0.01, 100)).before_collapse == pytest.approx(309 / 400)
 
 
 def several(raw, root, steps=40):
@@ -118,10 +121,3 @@ def test_base_models_that_differ_in_their_seed_are_compared_in_pairs(
     assert rows[0].gaps["STAPO"].over_models is not None
     raw_study["models"]["other"]["hidden_size"] = 64
     assert len([*endpoint_rows(several(raw_study, tmp_path))]) == 4
-
-
-def test_a_collapse_is_found_at_its_step():
-    entropy = np.where(np.arange(400) < 300, 1.0, 0.01)
-    # The moving mean over 20 steps is below a tenth once 19 of them are past the fall.
-    assert entropy_numbers(entropy, 8).before_collapse == pytest.approx(309 / 400)
-    assert entropy_numbers(np.ones(400), 8).before_collapse == 1

@@ -45,6 +45,8 @@ CASES: dict[str, dict[str, Any]] = {
     "stapo": {},
     "grpo": {},
     "entropy-bonus": {},
+    "lp-reg": {},
+    "qae": {},
     "20-entropy": {"statistics": "current"},
     "stapo-v2": {"statistics": "current", "micro_batch_tokens": 100_000},
     # A checkpoint would divide weights again that a pass has gathered.

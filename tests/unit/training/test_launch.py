@@ -75,11 +75,6 @@ def test_the_configuration_fits_the_resources(gpus, nodes, name, processes):
         assert options["--main_process_port"] == "0"
 
 
-def test_several_machines_need_a_slurm_job():
-    with pytest.raises(StudyError, match="not inside a Slurm job"):
-        srun_command(["train"], 2, {})
-
-
 def test_a_training_on_one_gpu_becomes_the_process_that_holds_it(monkeypatch, tmp_path):
     became: list[list[str]] = []
     monkeypatch.setattr(os, "execvp", lambda _, command: became.append(command))
@@ -104,3 +99,5 @@ def test_a_study_that_generates_with_vllm_is_not_started_without_gpus():
     ):
         with pytest.raises(StudyError, match=error):
             require_fit(paper, gpus, nodes)
+    with pytest.raises(StudyError, match="not inside a Slurm job"):
+        srun_command(["train"], 2, {})

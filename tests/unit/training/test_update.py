@@ -165,11 +165,21 @@ def equal_weights(batch: MiniBatch) -> TokenTables:
     return TokenTables(batch.mask, ones, ones, 0 * ones)
 
 
-def test_a_token_is_touched_by_selection_weighting_or_penalty() -> None:
-    keep = torch.tensor([[True, False, True, True]])
-    factors, coefficients = torch.tensor([[1.0, 1.0, 2.0, 1.0]]), torch.tensor([[0.0, 0, 0, 1]])
-    found = TokenTables(keep, keep.float(), factors, coefficients).touched()
-    assert found.tolist() == [[False, True, True, True]]
+def test_what_a_method_touches_and_the_loss_of_its_penalty_by_hand() -> None:
+    method = replace(METHODS["entropy-bonus"], weighting="by_probability")
+    logps, batch = tables(advantages=torch.tensor([0.01, -1.0, 0.0], dtype=torch.double))
+    keep = torch.tensor([[True, True], [True, False], [True, True]])
+    factors, coefficients = torch.ones_like(logps), torch.zeros_like(logps)
+    factors[0, 1], coefficients[0, 0] = 1.1, 0.5
+    given = TokenTables(keep, keep.double(), factors, coefficients)
+    entropies = torch.full_like(logps, 2.0)
+    loss, sums = micro_batch_loss(logps, entropies, batch, given, method)
+    # Half of the entropy for the first token, a factor for the second; one is silenced.
+    assert loss.item() == pytest.approx(-(0.01 + 0.5 * 2 + 0.011 - 1))
+    # Touched tokens, changes of their weights, weights.
+    assert sums[4:].tolist() == pytest.approx([3, 0.001 + 1, 0.01 + 0.01 + 1 + 1])
+    assert given.touched().tolist() == [[True, True], [False, True], [False, False]]
+    assert replace(batch, prompt_lengths=torch.arange(3)).lengths()[0].tolist() == [0, 1, 2]
 
 
 def test_a_token_counts_as_clipped_only_beyond_the_clip_and_with_a_gradient_to_lose() -> None:
