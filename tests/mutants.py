@@ -102,17 +102,21 @@ def changes(patterns: list[str]) -> pd.DataFrame:
 
 def report(found: pd.DataFrame, explanations: list[dict[str, str]]) -> bool:
     """Print a table, the survivors, and explanations without one; return whether all are explained."""
-    known = {tuple(each[name] for name in KEY) for each in explanations}
+    # Without `new`, every change of these lines.
+    known = {tuple(each.get(name) for name in KEY) for each in explanations}
     keys = found[KEY].apply(tuple, axis=1)
-    found.loc[(found.status == "survived") & keys.isin(known), "status"] = "explained"
+    lines = keys.map(lambda key: (*key[:2], None))
+    is_known = keys.isin(known) | lines.isin(known)
+    found.loc[(found.status == "survived") & is_known, "status"] = "explained"
     print(pd.crosstab(found.file, found.status, margins=True, margins_name="all"))
     survivors = found[found.status == "survived"]
     for one in survivors.itertuples():
         print(f"\n{one.file}: {one.name}\n  - {one.old}\n  + {one.new}")
-    needed = {*keys[found.status.isin(("explained", "not reached"))]}
+    still = found.status.isin(("explained", "not reached"))
+    needed = {*keys[still], *lines[still]}
     for key in sorted(known - needed):
         if key[0] in {*found.function}:
-            print(f"\n{EXPLAINED.name}: no longer survives: {key[0]}: {key[2]}")
+            print(f"\n{EXPLAINED.name}: no longer survives: {key[0]}: {key[2] or key[1]}")
     if (found.status == "not reached").any():
         print("\nNot all were reached; MINUTES=... allows more time.")
     return survivors.empty
