@@ -46,7 +46,6 @@ CASES: dict[str, dict[str, Any]] = {
     "grpo": {},
     "entropy-bonus": {},
     "lp-reg": {},
-    "qae": {},
     "20-entropy": {"statistics": "current"},
     "stapo-v2": {"statistics": "current", "micro_batch_tokens": 100_000},
     # A checkpoint would divide weights again that a pass has gathered.
