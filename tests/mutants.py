@@ -106,11 +106,10 @@ def report(found: pd.DataFrame, explanations: list[dict[str, str]]) -> bool:
     known = {tuple(each.get(name) for name in KEY) for each in explanations}
     keys = found[KEY].apply(tuple, axis=1)
     lines = keys.map(lambda key: (*key[:2], None))
-    is_known = keys.isin(known) | lines.isin(known)
-    found.loc[(found.status == "survived") & is_known, "status"] = "explained"
+    is_known = (found.status == "survived") & (keys.isin(known) | lines.isin(known))
+    found.loc[is_known, "status"] = "explained"
     print(pd.crosstab(found.file, found.status, margins=True, margins_name="all"))
-    survivors = found[found.status == "survived"]
-    for one in survivors.itertuples():
+    for one in (survivors := found[found.status == "survived"]).itertuples():
         print(f"\n{one.file}: {one.name}\n  - {one.old}\n  + {one.new}")
     still = found.status.isin(("explained", "not reached"))
     needed = {*keys[still], *lines[still]}
