@@ -113,7 +113,7 @@ def report(found: pd.DataFrame, explanations: list[dict[str, str]]) -> bool:
         print(f"\n{one.file}: {one.name}\n  - {one.old}\n  + {one.new}")
     still = found.status.isin(("explained", "not reached"))
     needed = {*keys[still], *lines[still]}
-    for key in sorted(known - needed):
+    for key in sorted(known - needed, key=str):
         if key[0] in {*found.function}:
             print(f"\n{EXPLAINED.name}: no longer survives: {key[0]}: {key[2] or key[1]}")
     if (found.status == "not reached").any():

@@ -85,7 +85,8 @@ class Terminal(logging.Handler):
         if named := JOB.search(record.shellcmd or ""):
             name, reason = " ".join(named.groups()).rstrip(), record.reason.partition(":")[0]
             self.jobs[record.jobid] = record.rule_name, name, reason.lower(), time.monotonic()
-            if not self.dry and (sys.stderr.isatty() or named[1] in ("base", "train", "intervene")):
+            is_long = named[1] in ("base", "train", "intervene") or self.planned[named[1]] > 60
+            if is_long and not self.dry:
                 self._say(f"started {name}")
 
     def _job_finished(self, record: Any) -> None:
