@@ -34,6 +34,8 @@ def test_each_sequence_once_within_the_budget_and_as_many_passes_on_all_ranks(
     for parts in by_rank:
         full = [part for part in parts if len(part)]
         assert all(positions(part) <= budget or len(part) == 1 for part in full)
+        longest = [int((prompts + responses)[part].max()) for part in full]
+        assert longest == sorted(longest, reverse=True)
         for part, following in pairwise(full):  # Otherwise a sequence would have been added.
             assert positions(torch.cat([part, following[:1]])) > budget
     # Sequences are divided by length: no rank has more than one sequence more than another.

@@ -105,6 +105,17 @@ def assert_record(found: Update, base: Any, method: Any, keep: list, silences: b
     assert record["num_silenced"] == (sum(LENGTHS) - num_kept if silences else 0)
     assert record["truncated_fraction"] == pytest.approx(1 - len(ENDED) / len(ROWS), rel=1e-6)
     assert record["reward"] == pytest.approx(MEAN_REWARD, rel=1e-6)
+    for part, count in (
+        ("candidate_fraction", "num_candidates"),
+        ("silenced_fraction", "num_silenced"),
+    ):
+        assert record[part] == record[count] / sum(LENGTHS)
+    assert record["zero_advantage_fraction"] == pytest.approx(ADVANTAGES.count(0) / len(ROWS))
+    assert record["response_length"] == pytest.approx(sum(LENGTHS) / len(ROWS))
+    entropies = batch["old_entropies"][batch["completion_mask"].bool()].double()
+    assert record["entropy"] == pytest.approx(entropies.mean().item())
+    assert record["entropy_quantiles"]["0.5"] == pytest.approx(entropies.median().item(), rel=0.1)
+    assert 0 <= record["touched_fraction"] <= 1 >= record["touched_weight"]
 
 
 def test_without_any_gradient_the_gradient_is_zero_and_not_missing(base) -> None:
@@ -239,7 +250,7 @@ class Model:
         self.leaf = logps.clone().requires_grad_()
 
     def __call__(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        return self.leaf[rows], self.leaf[rows].detach().abs()
+        return self.leaf[rows], self.leaf[rows].abs()
 
 
 ALONE = Ranks(RankAccelerator.alone())
@@ -255,18 +266,41 @@ def test_a_mini_batch_without_any_token_changes_nothing(name: str) -> None:
     assert loss == 0
     assert model.leaf.grad is None
     assert (record.num_tokens, record.entropy, record.kept_fraction, record.kl) == (0, 0, 0, 0)
+    assert record.touched_weight == 0
     assert set(record.entropy_quantiles.values()) == {0.0}
 
 
 def test_statistics_of_the_current_policy_keep_their_precision() -> None:
     logps, batch = tables()
-    seen: list[Tensor] = []
-    update(
+    batch, seen = replace(batch, rollout_logps=logps - 0.5), []
+    _, record = update(
         Model(logps / 3), batch, METHODS["stapo-v2"], ALONE, statistics="current",
         selected=lambda *tables: seen.extend(tables[:2]), **SETTINGS,
     )  # fmt: skip
     assert torch.equal(seen[0], logps / 3)
     assert torch.equal(seen[1], -logps / 3)
+    found = record.rollout_mismatch, record.rollout_mismatch_max, record.rollout_changed_fraction
+    assert found == (0.5, 0.5, 0.0)
+
+
+def test_a_response_without_advantage_has_the_gradient_of_a_penalty() -> None:
+    logps, batch = tables(mask=torch.tensor([[True, True], [True, True], [True, False]]))
+    model = Model(logps)
+    update(model, batch, METHODS["entropy-bonus"], ALONE, **SETTINGS)
+    assert (model.leaf.grad[2] != 0).tolist() == [True, False]
+
+
+def test_a_divisor_counts_all_tokens_or_the_longest_response_where_a_method_says_so(base) -> None:
+    logps, batch = tables()
+    keep = torch.tensor([[True, False], [True, True], [True, True]])
+    for divisor, weight in (("kept", 1 / 5), ("all", 1 / 6)):
+        given = replace(METHODS["justrl"], divisor=divisor), batch, keep, logps, -logps, 3, 2, None
+        assert TokenTables.of(*given).weights[0].tolist() == pytest.approx([weight, 0])
+    constant = METHODS["dr-grpo"]
+    usual = replace(constant, aggregation="token_mean")
+    losses = [Update(base, method, 0, "behaviour").loss for method in (constant, usual)]
+    share = sum(LENGTHS) / (len(ROWS) * base[0].max_completion_length)
+    assert losses[0] == pytest.approx(losses[1] * share, rel=1e-5)
 
 
 class Pair(Ranks):
