@@ -125,7 +125,7 @@ def read_tables(
         tables[checkpoint, benchmark] = table
     shown = paths.MAIN_TABLE.format(study=study.name, decoding=decoding)
     about = "or, if the folder is without its raw data, as in git: read "
-    about += shown if (root / shown).exists() else f"{paths.RESULTS.format(study=study.name)}"
+    about += shown if (root / shown).exists() else paths.RESULTS.format(study=study.name)
     errors = [
         *_lines(stale, "were made with other settings or by another version: run snakemake"),
         *_lines(missing, f"are missing: run snakemake, {about}"),

@@ -149,9 +149,5 @@ def print_comparison(found: Comparison, console: Console) -> None:
     names = [f"A = {found.first}", f"B = {found.second}"]
     for line in [*names, *(f"warning: {line}" for line in found.warnings)]:
         console.print(Text(visible(line)))
-    console.print(
-        terminal_table(
-            COLUMNS, [found.differences], Text("accuracy; the intervals are not adjusted")
-        ),
-        crop=False,
-    )
+    title = Text("accuracy; the intervals are not adjusted")
+    console.print(terminal_table(COLUMNS, [found.differences], title), crop=False)

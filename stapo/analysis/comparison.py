@@ -272,9 +272,13 @@ def _notes(study: Study, compares: bool) -> list[str]:
     if study.full_steps():
         lines.append("Checkpoint of each training: the last.")
     lines += _verifier_notes(study)
-    if seeds == 1 and study.run.methods:
-        lines.append("1 training seed: no claim about the methods, only about these checkpoints.")
-    return lines
+    return [*lines, *seed_notes(study)]
+
+
+def seed_notes(study: Study) -> list[str]:
+    """Return what a single training seed leaves open."""
+    about = "1 training seed: no claim about the methods, only about these checkpoints."
+    return [about] if len(study.run.seeds) == 1 and study.run.methods else []
 
 
 def _verifier_notes(study: Study) -> list[str]:

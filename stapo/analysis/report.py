@@ -16,7 +16,7 @@ from stapo.analysis import main_tables
 from stapo.analysis.against_paper import compare
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.charts import chart_of, specification
-from stapo.analysis.comparison import main_table
+from stapo.analysis.comparison import main_table, seed_notes
 from stapo.analysis.table import SIZE, TEMPLATES, Column, Table, template
 from stapo.analysis.tables import evidence_table
 from stapo.exhibits import FIGURES, TABLES, figure_names, table_names
@@ -74,6 +74,7 @@ def render_report(study: Study, root: Path = Path()) -> str:
         policy=policy(scripts),
         scripts=scripts,
         decodings={name: study.decodings[name].title for name in study.run.decodings},
+        seed_notes=seed_notes(study),
         tables=tables,
         against_paper=against_paper,
         figures=figures,

@@ -78,7 +78,7 @@ def read_rows(path: Path, is_unique: bool = False) -> list[Row]:
     """
     rows: list[Row] = []
     first: dict[str, int] = {}
-    faults, is_other = [], True
+    faults: dict[str, Exception] = {}
     for number, line in enumerate(read_text(path).split("\n"), 1):
         if not line.strip():
             continue
@@ -88,13 +88,13 @@ def read_rows(path: Path, is_unique: bool = False) -> list[Row]:
             if is_unique and (earlier := first.setdefault(asked, number)) != number:
                 raise ValueError(f"repeats the question of line {earlier}; remove one of them")
         except (ValueError, RecursionError) as error:
-            faults.append(f"{shown_path(path)}, line {number}: {error}")
-            is_other &= isinstance(error, json.JSONDecodeError)
-    if not rows and len(faults) > 1 and is_other:
-        about = "no line is JSON; expected lines such as"
-        faults = [f'{shown_path(path)}: {about} {{"question": "1 + 1 = ?", "answer": 2}}']
+            faults[f"{shown_path(path)}, line {number}: {error}"] = error
+    no_json = all(isinstance(error, json.JSONDecodeError) for error in faults.values())
+    if not rows and len(faults) > 1 and no_json:
+        about = 'no line is JSON; expected lines such as {"question": "1 + 1 = ?", "answer": 2}'
+        raise StudyError([f"{shown_path(path)}: {about}"])
     if faults or not rows:
-        raise StudyError(faults or [f"{shown_path(path)}: no rows"])
+        raise StudyError([*faults] or [f"{shown_path(path)}: no rows"])
     return rows
 
 
