@@ -204,7 +204,9 @@ class Evaluation(Strict):
     )
 
 
-Endpoint = Literal["reward-last-half", "reward", "accuracy", "curve", "until-collapse"]
+Endpoint = Literal[
+    "reward-last-half", "reward", "accuracy", "accuracy-last-decoding", "curve", "entropy", "until-collapse"
+]  # fmt: skip
 """What a training is judged by, one number: see `stapo.analysis.tables.endpoints`."""
 
 

@@ -68,19 +68,19 @@ class EndpointRow(NamedTuple):
     """Title of a target -> it minus this method."""
 
 
-def _mean_reward(artefacts: Artefacts, share: float) -> Values:
-    """Return the mean reward over the last share of the steps of each training."""
+def _last(artefacts: Artefacts, name: str, share: float) -> Values:
+    """Return the mean of a quantity of the metrics over the last share of the steps of each training."""
     found = {}
     for run in artefacts.study.runs():
-        rewards = values_of(artefacts, run, "reward")
-        found[run] = float(rewards[len(rewards) - round(share * len(rewards)) :].mean())
+        values = values_of(artefacts, run, name)
+        found[run] = float(values[len(values) - round(share * len(values)) :].mean())
     return found
 
 
-def _accuracy(artefacts: Artefacts) -> Values:
-    """Return the accuracy of the last weights of each training in percent, under the first decoding."""
-    study = artefacts.study
-    found = of_trainings(artefacts, study.run.decodings[0], study.run.benchmarks)
+def _accuracy(artefacts: Artefacts, place: int) -> Values:
+    """Return the accuracy of the last weights of each training in percent, under one of the decodings."""
+    asked = artefacts.study.run
+    found = of_trainings(artefacts, asked.decodings[place], asked.benchmarks)
     return {run: interval.value for run, interval in found.items()}
 
 
@@ -110,10 +110,12 @@ def _until_collapse(artefacts: Artefacts) -> Values:
 
 
 ENDPOINTS: dict[str, tuple[str, Callable[[Artefacts], Values]]] = {
-    "reward-last-half": ("training reward, last half", lambda of: _mean_reward(of, 0.5)),
-    "reward": ("training reward", lambda of: _mean_reward(of, 1.0)),
-    "accuracy": ("accuracy at the end [%]", _accuracy),
+    "reward-last-half": ("training reward, last half", lambda of: _last(of, "reward", 0.5)),
+    "reward": ("training reward", lambda of: _last(of, "reward", 1.0)),
+    "accuracy": ("final accuracy, first decoding [%]", lambda of: _accuracy(of, 0)),
+    "accuracy-last-decoding": ("final accuracy, last decoding [%]", lambda of: _accuracy(of, -1)),
     "curve": ("mean accuracy of the evaluation curve [%]", _curve),
+    "entropy": ("entropy, last tenth [nats]", lambda of: _last(of, "entropy", 0.1)),
     "until-collapse": ("steps before the entropy collapses [%]", _until_collapse),
 }
 """Name in `compare.endpoint` -> what it is, and the function that computes it."""
@@ -222,7 +224,7 @@ def make(artefacts: Artefacts) -> Table:
             which,
             "If some trainings collapse, these intervals contain the truth less often than in 95 % of the "
             "cases: docs/evaluation.md. With three seeds of each method, the exact p is at least 0.1.",
-            "Accuracy is that of the last weights under the first decoding, Avg over the benchmarks.",
+            "Accuracy is that of the last weights, Avg over the benchmarks.",
             *[POOLED.format(count=len(study.run.sizes))][: differ_in_seed(study)],
         ],
     )

@@ -1,6 +1,5 @@
 """Models that bring Python code: even if every question is answered with yes, nothing of it runs."""
 
-import ast
 import json
 import os
 import shutil
@@ -17,7 +16,6 @@ from safetensors.torch import load_file
 from stapo.methods import METHODS
 from stapo.models.loading import load_model, load_tokenizer
 from stapo.models.tiny import build_tiny
-from stapo.repository import ROOT
 from stapo.study import StudyError
 from stapo.study.sources import TinyModel
 from stapo.training.config import StapoConfig
@@ -123,18 +121,3 @@ def test_a_chat_template_that_fails_is_a_line(tiny, tmp_path):
         template.write_text(text)
         with pytest.raises(StudyError, match="its chat template fails: "):
             load_tokenizer(tmp_path / "model")
-
-
-def test_everything_is_loaded_where_it_is_said_that_no_code_runs():
-    calls = {"from_pretrained": [], "LLM": []}
-    for path in (ROOT / "stapo").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Call):
-                name = getattr(node.func, "attr", getattr(node.func, "id", ""))
-                said = {k.arg: ast.unparse(k.value) for k in node.keywords}
-                if name in calls:
-                    calls[name].append((path.name, said))
-    assert {place for place, _ in calls["from_pretrained"]} == {"loading.py"}
-    assert [place for place, _ in calls["LLM"]] == ["engines.py"]
-    for _, said in calls["from_pretrained"] + calls["LLM"]:
-        assert said["trust_remote_code"] == "False"

@@ -43,7 +43,7 @@ def clipped(name: str, **changes: Any) -> Method:
     return replace(METHODS[name], clip_low=0.1, clip_high=0.15, **changes)
 
 
-WITH_THRESHOLD = {
+WHOLE = {
     "candidates": clipped("stapo", selection_args={**RARE, "scope": "candidates"}),
     "all": clipped("stapo", selection_args={**RARE, "quantile": 0.6, "scope": "all"}),
     "high entropy": clipped("high-entropy", selection_args=RARE),
@@ -51,7 +51,13 @@ WITH_THRESHOLD = {
         "high-entropy", selection_args={"tau_p": 0.01, "quantile": 0.45, "scope": "all"}
     ),
     "20-entropy": clipped("20-entropy"),
+    "full mask": clipped("full-mask", selection_args={"tau_p": 0.01}),
+    "justrl": clipped("justrl"),
+    "grpo": clipped("grpo", kl_coefficient=0.3),
+    "by group": clipped("justrl", aggregation="group_token_mean"),
+    "dual clip": clipped("justrl", dual_clip=1.05),
 }
+"""Methods whose tokens and losses follow from a mini-batch without a draw."""
 
 
 def build(folder: Path, packed: bool) -> tuple[StapoTrainer, dict[str, Tensor], Any]:

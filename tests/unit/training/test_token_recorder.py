@@ -13,6 +13,7 @@ from one_update import (
     MEAN_REWARD,
     RARE,
     VOCABULARY,
+    WHOLE,
     Update,
     build,
     clipped,
@@ -29,16 +30,9 @@ pytestmark = pytest.mark.rounding
 
 CURRENT = ("ratio", "current_probability", "current_entropy", "collision", "top_tokens")
 OF_GRADIENT = ("gradient_norm_sq", "lower_bound", "upper_bound")
-METHODS_OF_ALL_KINDS = {
-    **{
-        name: clipped(name, selection_args={**METHODS[name].selection_args, **RARE})
-        for name in ("stapo", "stapo-v2", "high-entropy", "random")
-    },
-    "full-mask": clipped("full-mask", selection_args={"tau_p": 0.01}),
-    "20-entropy": clipped("20-entropy"),
-    "justrl": clipped("justrl"),
-    "dual clip": clipped("justrl", dual_clip=1.05),
-    "grpo": clipped("grpo", kl_coefficient=0.3),
+RECORDED = {
+    **WHOLE,
+    "random": clipped("random", selection_args={**METHODS["random"].selection_args, **RARE}),
 }
 
 
@@ -55,10 +49,10 @@ def recorded(base: Any, method: Any, step: int = 0, statistics: str = "behaviour
     return update.tokens, update
 
 
-@pytest.mark.parametrize("name", METHODS_OF_ALL_KINDS)
+@pytest.mark.parametrize("name", RECORDED)
 def test_every_column_is_that_of_plain_logits(base, name: str) -> None:
     _, batch, plain = base
-    method = METHODS_OF_ALL_KINDS[name]
+    method = RECORDED[name]
     found, update = recorded(base, method)
     with torch.no_grad():
         logits = logits_of(plain, batch).double()
@@ -104,10 +98,10 @@ def test_every_column_is_that_of_plain_logits(base, name: str) -> None:
     assert any(b not in computed for b in found["row"]) == (method.kl_coefficient == 0)
 
 
-@pytest.mark.parametrize("name", METHODS_OF_ALL_KINDS)
+@pytest.mark.parametrize("name", RECORDED)
 def test_kinds_are_of_the_policy_that_the_selection_reads(base, name: str) -> None:
     _, batch, plain = base
-    method = METHODS_OF_ALL_KINDS[name]
+    method = RECORDED[name]
     found, update = recorded(base, method, 1, "current")
     behaviour = batch["old_per_token_logps"], batch["old_entropies"]
     # Candidates are counted by the current policy under every method.
@@ -131,7 +125,7 @@ def test_kinds_are_of_the_policy_that_the_selection_reads(base, name: str) -> No
 
 
 def test_recording_changes_no_loss_no_gradient_and_no_pass(base) -> None:
-    method = METHODS_OF_ALL_KINDS["stapo"]
+    method = RECORDED["candidates"]
     without = Update(base, method, 1, "current")
     _, update = recorded(base, method, 1, "current")
     assert without.tokens is None
@@ -144,7 +138,7 @@ def test_recording_changes_no_loss_no_gradient_and_no_pass(base) -> None:
 
 @pytest.mark.parametrize("budget", [1, 10_000], ids=["one sequence", "one micro-batch"])
 def test_the_sample_is_the_same_for_any_micro_batches(base, monkeypatch, budget: int) -> None:
-    method = METHODS_OF_ALL_KINDS["stapo"]
+    method = RECORDED["candidates"]
     monkeypatch.setattr(base[0].state, "max_steps", 100)
     # 20 rows: 1 MB for 100 steps.
     expected, _ = recorded(base, method, token_records_mb=1)

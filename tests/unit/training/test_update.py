@@ -18,7 +18,7 @@ from one_update import (
     POSITIVE,
     ROWS,
     TOKENS,
-    WITH_THRESHOLD,
+    WHOLE,
     Update,
     assert_same_update,
     build,
@@ -41,14 +41,6 @@ from stapo.training.update import rollout_mismatch, update
 pytestmark = pytest.mark.rounding
 
 SILENCING = ("candidates", "all", "high entropy", "high entropy of all", "full mask")
-WHOLE = {
-    **WITH_THRESHOLD,
-    "full mask": clipped("full-mask", selection_args={"tau_p": 0.01}),
-    "justrl": clipped("justrl"),
-    "grpo": clipped("grpo", kl_coefficient=0.3),
-    "by group": clipped("justrl", aggregation="group_token_mean"),
-    "dual clip": clipped("justrl", dual_clip=1.05),
-}
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["padded", "packed"])
