@@ -39,7 +39,7 @@ def clipped_surrogate(
 
     Source: STAPO, objective (both revisions); PPO's clip; dual clip: arXiv 1912.09729, eq. 5.
     """
-    check_shapes(logps=logps, old_logps=old_logps, advantages=advantages)
+    check_shapes(logps=logps, advantages=advantages)
     if dual_clip is not None and dual_clip <= 1:
         raise ValueError(f"dual_clip: expected a number above 1, found {dual_clip}")
     ratio, weights = ratios(logps, old_logps), advantages.unsqueeze(1)

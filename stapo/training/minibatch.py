@@ -56,7 +56,7 @@ def micro_batches(
     response_lengths: Tensor,
     rows: Tensor,
     token_budget: int,
-    packed: bool = False,
+    packed: bool,
 ) -> list[Tensor]:
     """Return micro-batches of the sequences `rows` (R,), of similar length, the longest sequences first.
 
@@ -86,7 +86,7 @@ def micro_batches_by_rank(
     rows: Tensor,
     token_budget: int,
     num_ranks: int,
-    packed: bool = False,
+    packed: bool,
 ) -> list[list[Tensor]]:
     """Return the micro-batches of each rank: the same number for each, with about the same work.
 

@@ -152,14 +152,18 @@ def test_clipped_surrogate_and_its_gradient(rows: Rows, dual_clip: float | None)
 def test_aggregation(rows: Rows) -> None:
     mask, values = torch.tensor(rows.mask), double(rows.entropies)
 
-    def by_weights(name: Any, group_size: int = 1) -> float:
-        return (values * token_weights(mask, name, group_size, torch.float64)).sum().item()
+    def by_weights(name: Any, *group_size: int) -> float:
+        weights = token_weights(mask, name, *group_size, dtype=torch.float64)
+        return (values * weights).sum().item()
 
     args = rows.entropies, rows.mask
     assert token_mean(values, mask).item() == pytest.approx(oracle.token_mean(*args), abs=1e-12)
     assert by_weights("token_mean") == pytest.approx(oracle.token_mean(*args), abs=1e-12)
     by_response = oracle.group_token_mean(*args, 1)
-    assert by_weights("sequence_mean") == pytest.approx(by_response, abs=1e-12)
+    for name in ("sequence_mean", "group_token_mean"):
+        assert by_weights(name) == pytest.approx(by_response, abs=1e-12)
+    constant = token_weights(mask, "constant_length", dtype=torch.float64)
+    assert constant.equal(mask.double() / len(mask))
     for size in (size for size in range(1, len(mask) + 1) if len(mask) % size == 0):
         grouped = oracle.group_token_mean(*args, size)
         assert by_weights("group_token_mean", size) == pytest.approx(grouped, abs=1e-12)

@@ -79,11 +79,14 @@ def test_what_would_broadcast_is_refused(name: str) -> None:
                 function(**args)
 
 
-@pytest.mark.parametrize("name", [n for n, (_, names) in FUNCTIONS.items() if "mask" in names])
+MASKS = {n: mask for n, (_, names) in FUNCTIONS.items() for mask in {"mask", "keep"} & {*names}}
+
+
+@pytest.mark.parametrize("name", MASKS)
 def test_a_mask_of_numbers_is_refused_with_the_remedy(name: str) -> None:
-    function, names = FUNCTIONS[name]
-    args = {each: tensor(each) for each in names} | {"mask": torch.ones(2, 3)}
-    remedy = r"mask: expected dtype torch.bool, found torch.float32; use mask.bool\(\)"
+    (function, names), mask = FUNCTIONS[name], MASKS[name]
+    args = {each: tensor(each) for each in names} | {mask: torch.ones(2, 3)}
+    remedy = rf"{mask}: expected dtype torch.bool, found torch.float32; use {mask}.bool\(\)"
     with pytest.raises(ValueError, match=remedy):
         function(**args)
 
@@ -106,6 +109,8 @@ def test_numbers_out_of_range_are_refused_with_what_was_found() -> None:
         with pytest.raises(ValueError, match=f"dual_clip: .* above 1, found {dual_clip}"):
             clipped_surrogate(values, values, values[:, 0], 0.2, 0.28, dual_clip)
     clipped_surrogate(values, values, values[:, 0], 0.2, 0.28, 1.5)
+    with pytest.raises(ValueError, match=r"advantages: .* = \(2,\), found \(1,\)"):
+        clipped_surrogate(values, values, values[:1, 0], 0.2, 0.28)
     with pytest.raises(ValueError, match=r"rewards: expected shape \(n,\), found \(2, 3\)"):
         group_advantages(values, 2)
     for group_size in (0, 1, 4):

@@ -49,6 +49,6 @@ def test_sequences_of_equal_length_are_divided_in_the_order_of_the_rows():
     """Every rank computes the division by itself: no two may sort ties differently."""
     lengths = torch.ones(4000, dtype=torch.long)  # long enough for an unstable sort to shuffle
     rows = torch.arange(4000)
-    assert torch.equal(torch.cat(micro_batches(lengths, lengths, rows, 100)), rows)
-    for rank, parts in enumerate(micro_batches_by_rank(lengths, lengths, rows, 100, 2)):
+    assert torch.equal(torch.cat(micro_batches(lengths, lengths, rows, 100, False)), rows)
+    for rank, parts in enumerate(micro_batches_by_rank(lengths, lengths, rows, 100, 2, False)):
         assert torch.equal(torch.cat(parts), rows[rank::2])
