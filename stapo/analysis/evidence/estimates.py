@@ -128,7 +128,7 @@ def _clopper_pearson(value: float, spread: float, trainings: int) -> tuple[float
     hits = value * size
     low = betaincinv(hits, size - hits + 1, TAIL)
     high = betaincinv(hits + 1, size - hits, 1 - TAIL)
-    return float(low), float(high)
+    return round(float(low), 12), float(high)
 
 
 def mean(sample: Sample, y: Array, of: Mask) -> Interval:

@@ -201,14 +201,11 @@ def make(artefacts: Artefacts) -> Table:
     def named(row: EndpointRow) -> str:
         return ENDPOINTS[row.endpoint][0] + (" (primary)" if row.endpoint == primary else "")
 
-    columns: list[Column[EndpointRow]] = [
-        SIZE,
-        Column("Endpoint", named, text=True),
-        METHOD,
-        Column("Seeds", lambda row: len(row.values)),
-        estimated("Mean", lambda row: mean_of_seeds(row.values), ".3g"),
-        Column("Differences", _gaps, text=True),
-    ]
+    columns: list[Column[EndpointRow]] = [SIZE, Column("Endpoint", named, text=True), METHOD]
+    columns.append(Column("Seeds", lambda row: len(row.values)))
+    columns.append(estimated("Mean", lambda row: mean_of_seeds(row.values)))
+    for target in study.compared()[0]:
+        columns += _differences(study.title(target), differ_in_seed(study))
     which = (
         f"The study named its primary endpoint before it ran: {ENDPOINTS[primary][0]}. Others are secondary."
         if primary
@@ -230,19 +227,20 @@ def make(artefacts: Artefacts) -> Table:
     )
 
 
-def _gaps(row: EndpointRow) -> str:
-    """Return the differences of the targets and a method in words."""
-    found = []
-    for target, gap in row.gaps.items():
-        value, bounds = gap.value, ""
-        if isfinite(value.low):
-            bounds = f" {_ends(value)}, detectable {gap.detectable:.2g}"
-            if gap.over_models:
-                bounds += f", over base models {_ends(gap.over_models)}"
-        p_value = f", p = {gap.p_value:.3f}" if isfinite(gap.p_value) else ""
-        found.append(f"{target} minus it {value.value:+.3g}{bounds}{p_value}")
-    return "; ".join(found)
+def _differences(target: str, pooled: bool) -> list[Column[EndpointRow]]:
+    """Return the columns of a target minus the method of the row; its own rows have none."""
 
+    def of(heading: str, value: Callable[[Gap], float | Interval | None], form: str) -> Any:
+        def cell(row: EndpointRow) -> float | Interval:
+            found = value(row.gaps[target]) if target in row.gaps else None
+            return nan if found is None else found
 
-def _ends(of: Interval) -> str:
-    return f"[{of.low:+.3g}, {of.high:+.3g}]"
+        return Column(f"{target} minus it{heading}", cell, form)
+
+    over_models = [of(", over base models", lambda gap: gap.over_models, "+.3g")]
+    return [
+        of("", lambda gap: gap.value, "+.3g"),
+        *over_models[:pooled],
+        of(", p", lambda gap: gap.p_value, ".3f"),
+        of(", detectable", lambda gap: gap.detectable, ".2g"),
+    ]
