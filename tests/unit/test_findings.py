@@ -1,35 +1,60 @@
-"""The numbers of docs/findings.md are those of results/marked."""
+"""The tables of docs/findings.md are those of results/marked-stapo."""
 
-from stapo.analysis.artefacts import Artefacts
-from stapo.analysis.interventions import QUANTITIES, Updates, arm_title, updates_of
+import csv
+from collections.abc import Callable, Iterator
+
+import pytest
+
 from stapo.analysis.table import with_interval
-from stapo.records.arms import NOTHING
-from stapo.repository import ROOT, STUDIES
-from stapo.study import read_study
+from stapo.evaluation.statistics import Interval, mean_of_seeds
+from stapo.repository import ROOT
 
-SIZES = [f"base-{number}" for number in range(4)]
-CHANGES = {"interventions": {"checkpoints": [f"{size}/base" for size in SIZES]}}
-COLUMNS = (("entropy", NOTHING, 1e4), ("entropy", "random", 1e4), ("reward", NOTHING, 1e3))
-
-
-def cell(updates: Updates, name: str, reference: str, unit: float) -> str:
-    of = QUANTITIES[name].of
-    found = updates.over_bases(
-        lambda one: of(one, one.arms[updates.name]) - of(one, one.arms[reference])
-    )
-    return with_interval(found.times(unit), "+.2f") if updates.name != reference else ""
+RESULTS = ROOT / "results" / "marked-stapo" / "tables"
+ARMS = {
+    "Entropy [nats], minus nothing silenced": 1e4,
+    "Entropy [nats], minus random tokens": 1e4,
+    "Entropy [nats], minus random candidates": 1e4,
+    "Reward, minus nothing silenced": 1e3,
+}
+Row = dict[str, str]
 
 
-def test_the_interventions_are_those_of_the_results() -> None:
-    study = read_study(STUDIES / "marked.yaml", changes=CHANGES)
-    arms = [arm for arm in study.interventions.arms if arm != NOTHING]
-    found = updates_of(Artefacts(study, ROOT), arms)
-    lines = [
-        f"| {arm_title(study, one.name)} | {' | '.join(cell(one, *of) for of in COLUMNS)} |"
-        for one in found
-    ]
-    page = (ROOT / "docs" / "findings.md").read_text()
-    assert "\n".join(lines) in page, "\n".join(lines)
-    (ours,) = (one for one in found if one.name == "s2t")
-    against = cell(ours, "entropy", "random_candidates", 1e4)
-    assert f"S2T minus random candidates {against}" in page, against
+def rows_of(table: str) -> list[Row]:
+    with (RESULTS / f"{table}.csv").open(newline="") as stream:
+        return [*csv.DictReader(stream)]
+
+
+def interval_of(row: Row, heading: str, form: str, unit: float = 1.0) -> str:
+    ends = (unit * float(row[heading + end]) for end in ("", ", low", ", high"))
+    return with_interval(Interval(*ends), form)
+
+
+def interventions() -> Iterator[list[str]]:
+    for row in rows_of("silenced_quadrants"):
+        yield [row["Arm"], *(interval_of(row, name, "+.2f", unit) for name, unit in ARMS.items())]
+
+
+def trainings() -> Iterator[list[str]]:
+    rows = [row for row in rows_of("endpoints") if row["Size"] == "all"]
+    for row, stapo in zip(rows[::2], rows[1::2], strict=True):
+        means = [f"{float(one['Mean']):.3g}" for one in (row, stapo)]
+        gaps = [f"STAPO minus it{over}" for over in ("", ", over base models")]
+        p_value = f"{float(row['STAPO minus it, p']):.3f}"
+        yield [row["Endpoint"], *means, *(interval_of(row, one, "+.3g") for one in gaps), p_value]
+
+
+def marks() -> Iterator[list[str]]:
+    """Means over base models, by class of tokens."""
+    by_class: dict[str, list[Row]] = {}
+    for row in rows_of("marks"):
+        if row["Method"] == "STAPO" and "A > 0" in row["Tokens"]:
+            by_class.setdefault(row["Tokens"], []).append(row)
+    for name, own in by_class.items():
+        values = ([float(one[k]) for one in own] for k in ("Wrong [%]", "Of all wrong ones [%]"))
+        yield [name, *(with_interval(mean_of_seeds(one), ".1f") for one in values)]
+
+
+@pytest.mark.parametrize("table", [interventions, trainings, marks])
+def test_a_table_is_that_of_the_results(table: Callable[[], Iterator[list[str]]]) -> None:
+    wanted = "\n".join(f"| {' | '.join(cells)} |" for cells in table())
+    assert wanted in (ROOT / "docs" / "findings.md").read_text(), wanted

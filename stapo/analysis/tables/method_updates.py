@@ -2,7 +2,8 @@
 
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.interventions import QUANTITIES, Updates, measured, updates_of
-from stapo.analysis.table import Column, Table, with_interval
+from stapo.analysis.table import Column, Table, estimated
+from stapo.evaluation.statistics import Interval
 from stapo.exhibits import Exhibit
 from stapo.records.interventions import Repetition
 
@@ -21,14 +22,14 @@ def make(artefacts: Artefacts) -> Table:
     def column(name: str) -> Column[Updates]:
         of, absolute = QUANTITIES[name].of, name in ("kl", "cosine")
 
-        def text(row: Updates) -> str:
+        def found(row: Updates) -> Interval:
             def value(one: Repetition) -> float:
                 reference = 0.0 if absolute else of(one, one.methods[first])
                 return of(one, one.methods[row.name]) - reference
 
-            return with_interval(row.over_bases(value), ".2g" if absolute else "+.2g")
+            return row.over_bases(value)
 
-        return Column(QUANTITIES[name].heading, text, text=True)
+        return estimated(QUANTITIES[name].heading, found, ".2g" if absolute else "+.2g")
 
     def touched(row: Updates) -> float:
         return row.over_bases(

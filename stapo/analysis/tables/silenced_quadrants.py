@@ -2,7 +2,8 @@
 
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.interventions import QUANTITIES, Updates, arm_title, measured, updates_of
-from stapo.analysis.table import Column, Table, with_interval
+from stapo.analysis.table import Column, Table, estimated
+from stapo.evaluation.statistics import Interval
 from stapo.exhibits import Exhibit
 from stapo.records.arms import NOTHING
 
@@ -23,15 +24,12 @@ def make(artefacts: Artefacts) -> Table:
     def column(name: str, reference: str, words: str) -> Column[Updates]:
         of = QUANTITIES[name].of
 
-        def shown(row: Updates) -> str:
-            if row.name == reference:
-                return ""
-            found = row.over_bases(
+        def difference(row: Updates) -> Interval:
+            return row.over_bases(
                 lambda one: of(one, one.arms[row.name]) - of(one, one.arms[reference])
             )
-            return with_interval(found, "+.2g")
 
-        return Column(f"{QUANTITIES[name].heading}, minus {words}", shown, text=True)
+        return estimated(f"{QUANTITIES[name].heading}, minus {words}", difference, "+.2g")
 
     return Table(
         columns=[

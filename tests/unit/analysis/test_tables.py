@@ -24,18 +24,13 @@ def printed(table, width=200):
     return stream.getvalue()
 
 
-def test_every_cell_has_an_interval_and_the_best_is_bold(study, finished):
+def test_the_best_of_each_column_is_bold(study, finished):
     table = tabulated(finished, study)
-    assert [row.method for row in table.rows] == ["base", *study.run.methods]
-    for row in table.rows:
-        for cell in row.cells.values():  # Values: tests/pipeline/test_plain_numbers.py.
-            assert cell.low < cell.value < cell.high
     for column in (*study.run.benchmarks, AVERAGE):
         values = {row.method: round(row.cells[column].value, 2) for row in table.rows}
         bold = {row.method for row in table.rows if column in row.best}
         assert bold == {name for name, value in values.items() if value == max(values.values())}
     assert "**" in render(table, [])
-    assert any("1 training seed" in note for note in table.notes)
 
 
 def test_all_that_is_missing_stale_or_mixed_is_refused_at_once(study, finished, tmp_path):
