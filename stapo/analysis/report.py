@@ -19,6 +19,7 @@ from stapo.analysis.charts import chart_of, specification
 from stapo.analysis.comparison import main_table, seed_notes
 from stapo.analysis.table import SIZE, TEMPLATES, Column, Table, template
 from stapo.analysis.tables import evidence_table
+from stapo.analysis.tables.endpoints import primary_texts
 from stapo.exhibits import FIGURES, TABLES, figure_names, table_names
 from stapo.files import read_json, replace_file
 from stapo.stages import jobs_of
@@ -75,6 +76,7 @@ def render_report(study: Study, root: Path = Path()) -> str:
         scripts=scripts,
         decodings={name: study.decodings[name].title for name in study.run.decodings},
         seed_notes=seed_notes(study),
+        primary=primary_texts(artefacts),
         tables=tables,
         against_paper=against_paper,
         figures=figures,

@@ -1,8 +1,6 @@
-"""Tidy data of all main tables and of every training: one row per value.
+"""Tidy data of all main tables and of every training: one row per value, in percent and points.
 
-Accuracies are in percent and their differences in points, as in the tables. Numbers are rounded to six
-decimals. Training quantities over steps are not repeated here:
-each training's `metrics.jsonl` has them.
+Quantities over steps are in each training's `metrics.jsonl`.
 """
 
 from collections.abc import Iterator

@@ -21,9 +21,7 @@ SHOWN = {
 
 def make(artefacts: Artefacts) -> Any:
     """Return precision and recall of each method's mask on wrong tokens: two panels per size."""
-    found = recorded(artefacts)
-    group = charts.colours(SHOWN.values())
-    panels = []
+    found, group, panels = recorded(artefacts), charts.colours(SHOWN.values()), []
     for size in dict.fromkeys(one.size for one in found):
         rows = [
             row

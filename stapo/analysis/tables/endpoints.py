@@ -15,8 +15,8 @@ from scipy.stats import permutation_test
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.comparison import of_trainings
 from stapo.analysis.curves import accuracy_line, curves_of, shares_of, values_of
-from stapo.analysis.table import METHOD, SIZE, Column, Table, estimated
-from stapo.analysis.tables.stability import entropies
+from stapo.analysis.table import METHOD, SIZE, Column, Table, estimated, with_interval
+from stapo.analysis.tables.stability import entropy_numbers, warm_up_steps
 from stapo.evaluation.statistics import (
     DETECTABLE,
     Interval,
@@ -70,11 +70,8 @@ class EndpointRow(NamedTuple):
 
 def _last(artefacts: Artefacts, name: str, share: float) -> Values:
     """Return the mean of a quantity of the metrics over the last share of the steps of each training."""
-    found = {}
-    for run in artefacts.study.runs():
-        values = values_of(artefacts, run, name)
-        found[run] = float(values[len(values) - round(share * len(values)) :].mean())
-    return found
+    count = max(1, round(share * artefacts.study.training.steps))
+    return artefacts.of_runs(lambda run: float(values_of(artefacts, run, name)[-count:].mean()))
 
 
 def _accuracy(artefacts: Artefacts, place: int) -> Values:
@@ -91,22 +88,24 @@ def _curve(artefacts: Artefacts) -> Values:
     if not study.kept_steps() or not curves:
         return {}
     # The one with the most points.
-    curve = curves[-1 if study.evaluation.curve else 0]
-    shares, found = shares_of(artefacts, *curve), {}
-    for run in study.runs():
+    shares = shares_of(artefacts, *curves[-1 if study.evaluation.curve else 0])
+
+    def mean(run: TrainingRun) -> float:
         line = accuracy_line(study, run, shares)
-        found[run] = float(np.trapezoid([*line.values()], [*line])) / max(line)
-    return found
+        return float(np.trapezoid([*line.values()], [*line])) / max(line)
+
+    return artefacts.of_runs(mean)
 
 
 def _until_collapse(artefacts: Artefacts) -> Values:
     """Return the share of the steps before the entropy collapses in percent; 100 if it never does."""
-    study, found = artefacts.study, {}
-    for size in study.run.sizes:
-        for method in study.run.methods:
-            for seed, one in zip(study.run.seeds, entropies(artefacts, size, method), strict=True):
-                found[TrainingRun(size, method, seed)] = 100.0 * one.before_collapse
-    return found
+    warm_up = warm_up_steps(artefacts.study)
+
+    def share(run: TrainingRun) -> float:
+        found = entropy_numbers(values_of(artefacts, run, "entropy"), warm_up)
+        return 100.0 * found.before_collapse
+
+    return artefacts.of_runs(share)
 
 
 ENDPOINTS: dict[str, tuple[str, Callable[[Artefacts], Values]]] = {
@@ -144,6 +143,20 @@ def endpoint_rows(artefacts: Artefacts) -> Iterator[EndpointRow]:
                 yield EndpointRow(size, name, study.title(method), own, gaps)
 
 
+def primary_texts(artefacts: Artefacts) -> list[str]:
+    """Return the differences of the primary endpoint, if the study named one, as sentences."""
+    study = artefacts.study
+    if not study.compare or not (primary := study.compare.endpoint):
+        return []
+    rows = [row for row in endpoint_rows(artefacts) if row.endpoint == primary]
+    return [
+        f"Primary endpoint, {ENDPOINTS[primary][0]}, {row.size}: {target} minus {row.title} "
+        f"{with_interval(gap.value, '+.3g')}" + f", p = {gap.p_value:.3f}" * isfinite(gap.p_value)
+        for row in [row for row in rows if row.size == ALL] or rows
+        for target, gap in row.gaps.items()
+    ]
+
+
 def differ_in_seed(study: Study) -> bool:
     """Return whether a study has several base models that differ only in the seed of their builder."""
     models = [study.models[size] for size in study.run.sizes]
@@ -179,8 +192,7 @@ def gap(ours: Sequence[float], theirs: Sequence[float]) -> Gap:
         return first.mean(axis=axis) - second.mean(axis=axis)
 
     p_value = _exact("independent", difference, ours, theirs)
-    detectable = DETECTABLE * standard_error(ours, theirs)
-    return Gap(difference_between(ours, theirs), p_value, detectable)
+    return Gap(difference_between(ours, theirs), p_value, DETECTABLE * standard_error(ours, theirs))
 
 
 def _exact(kind: Literal["samples", "independent"], statistic: Any, *of: Sequence[float]) -> float:
@@ -221,7 +233,6 @@ def make(artefacts: Artefacts) -> Table:
             which,
             "If some trainings collapse, these intervals contain the truth less often than in 95 % of the "
             "cases: docs/evaluation.md. With three seeds of each method, the exact p is at least 0.1.",
-            "Accuracy is that of the last weights, Avg over the benchmarks.",
             *[POOLED.format(count=len(study.run.sizes))][: differ_in_seed(study)],
         ],
     )

@@ -9,7 +9,7 @@ import pandas as pd
 
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.interventions import QUANTITIES, arm_title, measured, predicted_change
-from stapo.analysis.table import Column, Table, with_interval
+from stapo.analysis.table import Column, Table, estimated, with_interval
 from stapo.evaluation.statistics import Interval, mean_of_seeds
 from stapo.exhibits import Exhibit
 from stapo.records.arms import ARMS, NOTHING
@@ -27,13 +27,13 @@ class ArmRow(NamedTuple):
     done: Sequence[Repetition]
 
 
-def shown(row: ArmRow, name: str) -> str:
+def change(row: ArmRow, name: str) -> Interval:
     """Return a quantity without silencing, or the difference of the arm from it, over the repetitions."""
     of, values = QUANTITIES[name].of, []
     for one in row.done:
         reference = 0.0 if row.arm == NOTHING else of(one, one.arms[NOTHING])
         values.append(of(one, one.arms[row.arm]) - reference)
-    return with_interval(mean_of_seeds(values), "+.2g")
+    return mean_of_seeds(values)
 
 
 def title_of(study: Study, checkpoint: Checkpoint) -> str:
@@ -50,7 +50,7 @@ def make(artefacts: Artefacts) -> Table:
     study = artefacts.study
 
     def column(name: str) -> Column[ArmRow]:
-        return Column(QUANTITIES[name].heading, lambda row: shown(row, name), text=True)
+        return estimated(QUANTITIES[name].heading, lambda row: change(row, name), "+.2g")
 
     def silenced(row: ArmRow) -> float:
         return fmean(one.arms[row.arm].silenced for one in row.done)
@@ -84,17 +84,13 @@ def _notes(artefacts: Artefacts) -> Iterator[str]:
         f"Rows of {ARMS[NOTHING]}: what the update changes, gradient norm, and cosine 1 with itself. All "
         "other rows: differences from it."
     )
-    method = study.method(study.interventions.method)
-    arguments = ", ".join(f"{name} {value}" for name, value in method.arguments.items())
-    yield f"{method.title} silences with {arguments or 'no arguments'}."
     for one in study.intervened():
         tokens = artefacts.intervention(one).tokens
         correlation, right = lemma(tokens)
-        number = tokens["repetition"].nunique()
         yield (
             f"{title_of(study, one)}: rank correlation of the lemma's prediction with the entropy change "
             f"of tokens {with_interval(correlation, '.2f') or 'undefined'}. The covariance form, -Cov(log p, "
-            f"p A), has the sign of the mean change in {right} of {number} repetitions."
+            f"p A), has the sign of the mean change in {right} of {tokens.repetition.nunique()} repetitions."
         )
 
 

@@ -19,7 +19,6 @@ def make(artefacts: Artefacts) -> Table:
     study = artefacts.study
     names = measured(artefacts, SHOWN)
     arms = [arm for arm in study.interventions.arms if arm != NOTHING]
-    rows = updates_of(artefacts, arms)
 
     def column(name: str, reference: str, words: str) -> Column[Updates]:
         of = QUANTITIES[name].of
@@ -39,7 +38,7 @@ def make(artefacts: Artefacts) -> Table:
             *(column(name, "random", "random tokens") for name in names),
             *([column("entropy", CANDIDATES, "random candidates")] if CANDIDATES in arms else []),
         ],
-        rows=rows,
+        rows=updates_of(artefacts, arms),
         caption=(
             f"One update of a checkpoint, in {study.interventions.repetitions} repetitions: arms that "
             f"silence equally many tokens. Means of {len({one.size for one in study.intervened()})} base "

@@ -54,7 +54,7 @@ def test_the_table_shows_what_was_made_up(study, tmp_path):
     titles = ["Nothing silenced", "STAPO", *(ARMS[arm] for arm in CONTROLS)]
     assert [row["Arm"] for row in shown[:5]] == titles
     assert [row["Silenced tokens"] for row in shown[:2]] == ["0.0", "3.0"]
-    assert float(shown[1]["Entropy [nats]"].split()[0]) == pytest.approx(0.008, abs=2e-4)
+    assert shown[1]["Entropy [nats]"].value == pytest.approx(0.008, abs=2e-4)
     assert "rank correlation of the lemma's prediction" in grid.notes[-1]
 
 

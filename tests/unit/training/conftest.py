@@ -1,8 +1,10 @@
 """One world for all trainings of the session, and one finished training in it."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+from one_update import build
 from training_jobs import run
 
 from stapo.models.tiny import build_tiny
@@ -28,3 +30,9 @@ def reference(world, tmp_path_factory) -> Path:
     out = tmp_path_factory.mktemp("reference")
     run(world, out)
     return out
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["padded", "packed"])
+def base(tmp_path_factory, request) -> Any:
+    """A trainer, a mini-batch, and a copy of the policy."""
+    return build(tmp_path_factory.mktemp("trainer"), request.param)

@@ -15,7 +15,6 @@ from one_update import (
     VOCABULARY,
     WHOLE,
     Update,
-    build,
     clipped,
     kept,
     logits_of,
@@ -34,11 +33,6 @@ RECORDED = {
     **WHOLE,
     "random": clipped("random", selection_args={**METHODS["random"].selection_args, **RARE}),
 }
-
-
-@pytest.fixture(scope="module", params=[False, True], ids=["padded", "packed"])
-def base(tmp_path_factory, request) -> Any:
-    return build(tmp_path_factory.mktemp("trainer"), request.param)
 
 
 def recorded(base: Any, method: Any, step: int = 0, statistics: str = "behaviour", **args: Any):

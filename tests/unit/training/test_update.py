@@ -21,7 +21,6 @@ from one_update import (
     WHOLE,
     Update,
     assert_same_update,
-    build,
     clipped,
     forward,
     kept,
@@ -41,11 +40,6 @@ from stapo.training.update import rollout_mismatch, update
 pytestmark = pytest.mark.rounding
 
 SILENCING = ("candidates", "all", "high entropy", "high entropy of all", "full mask")
-
-
-@pytest.fixture(scope="module", params=[False, True], ids=["padded", "packed"])
-def base(tmp_path_factory, request) -> Any:
-    return build(tmp_path_factory.mktemp("trainer"), request.param)
 
 
 @pytest.mark.parametrize("budget", [1, 40, 10_000])
