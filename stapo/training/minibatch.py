@@ -52,11 +52,7 @@ class MiniBatch:
 
 
 def micro_batches(
-    prompt_lengths: Tensor,
-    response_lengths: Tensor,
-    rows: Tensor,
-    token_budget: int,
-    packed: bool,
+    prompt_lengths: Tensor, response_lengths: Tensor, rows: Tensor, token_budget: int, packed: bool
 ) -> list[Tensor]:
     """Return micro-batches of the sequences `rows` (R,), of similar length, the longest sequences first.
 

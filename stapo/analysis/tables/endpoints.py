@@ -77,6 +77,8 @@ def _last(artefacts: Artefacts, name: str, share: float) -> Values:
 def _accuracy(artefacts: Artefacts, place: int) -> Values:
     """Return the accuracy of the last weights of each training in percent, under one of the decodings."""
     asked = artefacts.study.run
+    if place and len(asked.decodings) == 1:
+        return {}
     found = of_trainings(artefacts, asked.decodings[place], asked.benchmarks)
     return {run: interval.value for run, interval in found.items()}
 
@@ -120,11 +122,11 @@ ENDPOINTS: dict[str, tuple[str, Callable[[Artefacts], Values]]] = {
 """Name in `compare.endpoint` -> what it is, and the function that computes it."""
 
 
-def endpoint_rows(artefacts: Artefacts) -> Iterator[EndpointRow]:
+def endpoint_rows(artefacts: Artefacts, only: str | None = None) -> Iterator[EndpointRow]:
     """Yield a row for each size, endpoint and method; the primary endpoint and all base models come first."""
     study = artefacts.study
     primary = study.compare.endpoint if study.compare else None
-    names = sorted(ENDPOINTS, key=lambda name: name != primary)
+    names = [only] if only else sorted(ENDPOINTS, key=lambda name: name != primary)
     measured = {name: found for name in names if (found := ENDPOINTS[name][1](artefacts))}
     targets, _ = study.compared()
     several = [ALL] if differ_in_seed(study) else []
@@ -148,9 +150,9 @@ def primary_texts(artefacts: Artefacts) -> list[str]:
     study = artefacts.study
     if not study.compare or not (primary := study.compare.endpoint):
         return []
-    rows = [row for row in endpoint_rows(artefacts) if row.endpoint == primary]
+    rows = [*endpoint_rows(artefacts, only=primary)]
     return [
-        f"Primary endpoint, {ENDPOINTS[primary][0]}, {row.size}: {target} minus {row.title} "
+        f"Primary endpoint, {ENDPOINTS[primary][0]}, size {row.size}: {target} minus {row.title} "
         f"{with_interval(gap.value, '+.3g')}" + f", p = {gap.p_value:.3f}" * isfinite(gap.p_value)
         for row in [row for row in rows if row.size == ALL] or rows
         for target, gap in row.gaps.items()

@@ -9,6 +9,7 @@ from scipy import stats
 
 from stapo import paths
 from stapo.analysis.artefacts import Artefacts
+from stapo.analysis.tables import endpoints
 from stapo.analysis.tables.endpoints import ALL, ENDPOINTS, endpoint_rows, gap, paired_gap
 from stapo.analysis.tables.stability import COLLAPSE, EXPLOSION, entropy_numbers, make as table
 from stapo.evaluation.statistics import difference_between
@@ -106,7 +107,6 @@ def test_base_models_that_differ_in_their_seed_are_compared_in_pairs(
     assert (found.value.low, found.value.high) == pytest.approx((expected.low, expected.high), 1e-3)
     flips = [abs(np.dot(signs, gaps)) for signs in product((-1, 1), repeat=4)]
     assert found.p_value == pytest.approx(np.mean(np.array(flips) >= sum(gaps) - 1e-9)) == 2 / 16
-    assert found.over_models is not None
     assert found.over_models.value == pytest.approx(0.125)
     assert found.over_models.low == pytest.approx(0.125)  # that of both base models
 
@@ -114,10 +114,12 @@ def test_base_models_that_differ_in_their_seed_are_compared_in_pairs(
     raw_study["models"] = {size: model, "other": model | {"seed": 7}}
     raw_study["run"]["sizes"] = [size, "other"]
     last = {"until-collapse": ENDPOINTS["until-collapse"]}
-    monkeypatch.setattr("stapo.analysis.tables.endpoints.ENDPOINTS", last)
+    monkeypatch.setattr(endpoints, "ENDPOINTS", last)
     rows = [*endpoint_rows(several(raw_study, tmp_path))]
     assert [row.size for row in rows] == [ALL] * 2 + [size] * 2 + ["other"] * 2
     assert rows[0].values == [100.0, 100.0]  # of both base models
-    assert rows[0].gaps["STAPO"].over_models is not None
+    raw_study["compare"] = {"baselines": ["justrl"], "endpoint": "until-collapse"}
+    (said,) = endpoints.primary_texts(several(raw_study, tmp_path))
+    assert said.endswith("size all: STAPO minus JustRL +0 [+0, +0], p = 1.000")
     raw_study["models"]["other"]["hidden_size"] = 64
     assert len([*endpoint_rows(several(raw_study, tmp_path))]) == 4
