@@ -14,7 +14,7 @@ ARMS = {
     "Entropy [nats], minus nothing silenced": 1e4,
     "Entropy [nats], minus random tokens": 1e4,
     "Entropy [nats], minus random candidates": 1e4,
-    "Reward, minus nothing silenced": 1e3,
+    "Reward, minus random tokens": 1e3,
 }
 Row = dict[str, str]
 
