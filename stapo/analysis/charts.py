@@ -226,7 +226,7 @@ def panel(layers: Sequence[Layer], title: str = "", height: int = HEIGHT) -> Any
 def grid(
     panels: Sequence[Layer], caption: str, columns: int | None = None, share_y: bool = False
 ) -> Any:
-    """Return a figure: panels row by row, up to three beside each other and more in pairs, and its caption."""
+    """Return a figure: panels row by row, up to three beside each other or more in pairs, and its caption."""
     shown = [*panels] or [panel([])]
     found = alt.concat(*shown, columns=columns or (2 if len(shown) > 3 else 3), spacing=24)
     return found.resolve_scale(y="shared" if share_y else "independent").properties(
