@@ -1,13 +1,16 @@
-"""The tables of docs/findings.md are those of results/marked-stapo."""
+"""The tables of docs/findings.md and docs/rivals.md are those of the results."""
 
 import csv
 from collections.abc import Callable, Iterator
 
 import pytest
 
+from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.table import with_interval
+from stapo.analysis.tables import method_updates
 from stapo.evaluation.statistics import Interval, mean_of_seeds
-from stapo.repository import ROOT
+from stapo.repository import ROOT, STUDIES
+from stapo.study import read_study
 
 RESULTS = ROOT / "results" / "marked-stapo" / "tables"
 ARMS = {
@@ -54,7 +57,18 @@ def marks() -> Iterator[list[str]]:
         yield [name, *(with_interval(mean_of_seeds(one), ".1f") for one in values)]
 
 
-@pytest.mark.parametrize("table", [interventions, trainings, marks])
+def rivals() -> Iterator[list[str]]:
+    table = method_updates.make(Artefacts(read_study(STUDIES / "marked-rivals.yaml"), ROOT))
+    for row in table.rows:
+        found = {column.heading: column.value(row) for column in table.columns}
+        units = {"Entropy [nats]": 1e4, "Reward": 1e3}
+        changes = [with_interval(found[k].times(unit), "+.2f") for k, unit in units.items()]
+        if found["Touched [%]"]:
+            yield [found["Method"], f"{found['Touched [%]']:.3g}", *changes]
+
+
+@pytest.mark.parametrize("table", [interventions, trainings, marks, rivals])
 def test_a_table_is_that_of_the_results(table: Callable[[], Iterator[list[str]]]) -> None:
+    page = ROOT / "docs" / ("rivals.md" if table is rivals else "findings.md")
     wanted = "\n".join(f"| {' | '.join(cells)} |" for cells in table())
-    assert wanted in (ROOT / "docs" / "findings.md").read_text(), wanted
+    assert wanted in page.read_text(), wanted

@@ -12,20 +12,8 @@ from stapo import paths
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.charts import chart_of, write_figure
 from stapo.analysis.curves import moving_mean, smoothed
-from stapo.exhibits import FIGURES, figure_names
 from stapo.files import DamagedFileError, read_jsonl
 from stapo.study import Checkpoint, merge, parse_study
-
-
-def test_figures_are_announced_of_what_a_study_has(raw_study):
-    def named(*needs):
-        return [name for name, one in FIGURES.items() if one.needs in needs]
-
-    assert figure_names(parse_study(raw_study)) == named(None)
-    raw_study["training"]["evaluate_every"] = raw_study["training"]["steps"] // 2
-    assert figure_names(parse_study(raw_study)) == named(None, "checkpoints")
-    raw_study["training"]["rollouts"] = "vllm-colocate"
-    assert figure_names(parse_study(raw_study)) == named(None, "checkpoints", "vllm")
 
 
 def test_a_figure_has_a_line_per_method_with_its_values(study, finished):
