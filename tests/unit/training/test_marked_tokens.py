@@ -4,7 +4,7 @@ from training_jobs import run
 
 from stapo.models import marked
 from stapo.models.tiny import build_tiny, build_tokenizer
-from stapo.models.worlds import WORLDS
+from stapo.models.worlds import WORLDS, marks_of
 from stapo.records.tokens import read_token_file
 from stapo.study.sources import TinyData, TinyModel
 from stapo.training.prompts import write_prompts
@@ -32,3 +32,4 @@ def test_recorded_tokens_are_marked_in_a_world_that_knows_them(tmp_path):
         assert row["mark"] == expected[row["position"]]
         seen.add(row["mark"])
     assert len(seen) > 2
+    assert marks_of(build_tokenizer()) is None  # Of another world.
