@@ -23,6 +23,7 @@ from stapo.records.tokens import METADATA_KEY, read_token_file
 from stapo.stages import jobs_of
 from stapo.stages.evaluate import score_identity
 from stapo.study import Checkpoint, Study, TrainingRun
+from stapo.study.sources import TinyModel
 
 Read = TypeVar("Read")
 SAME_EVERYWHERE = ("processor", "machine", "engine")
@@ -30,8 +31,35 @@ SAME_PACKAGES = (
     "torch", "transformers", "lm-eval", "math-verify", "sympy", "latex2sympy2-extended",
 )  # fmt: skip
 VERDICT_COLUMNS = {"rule": "correct", "verifier": "correct_with_verifier"}
+ALL = "all"
+"""Size of a row about all base models, where these differ only in their seed."""
+POOLED = (
+    f"Size `{ALL}`: the {{}} base models, which differ only in their seed, take the place of seeds."
+)
 MOST_LINES = 3
 """More files than this that are missing, or made with other settings, are one line."""
+
+
+def sizes_of(study: Study) -> list[str]:
+    """Return the sizes of which a table has rows; `ALL` is first if base models differ only in their seed."""
+    sizes = study.run.sizes
+    models = [study.models[size] for size in sizes]
+    tiny = [one.model_copy(update={"seed": 0}) for one in models if isinstance(one, TinyModel)]
+    alike = len(tiny) == len(models) > 1 and all(one == tiny[0] for one in tiny)
+    return [*[ALL] * alike, *sizes]
+
+
+def units_of(study: Study, size: str, method: str) -> list[list[TrainingRun]]:
+    """Return the trainings of a method by the units of intervals: seeds, or base models for size `ALL`."""
+    of = study.run
+    if size == ALL:
+        return [[TrainingRun(one, method, seed) for seed in of.seeds] for one in of.sizes]
+    return [[TrainingRun(size, method, seed)] for seed in of.seeds]
+
+
+def pooled_notes(study: Study) -> list[str]:
+    """Return what is said below a table that has rows of all base models."""
+    return [POOLED.format(len(study.run.sizes))] if ALL in sizes_of(study) else []
 
 
 class StaleScoreError(ValueError):

@@ -20,7 +20,9 @@ def logit_gradient_norm_sq(weights: Tensor, logps: Tensor, collision: Tensor) ->
     Source: STAPO v5, gradient-norm theorem.
     """
     check_shapes(weights=weights, logps=logps, collision=collision)
-    return weights.square() * (1 - 2 * logps.exp() + collision)
+    # As p -> 1, 1 - 2 p + sum cancels to 0: the token's own part, at least half, is computed by itself.
+    others = (collision - (2 * logps).exp()).clamp(min=0)
+    return weights.square() * (torch.expm1(logps).square() + others)
 
 
 def gradient_norm_bounds(

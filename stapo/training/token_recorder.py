@@ -198,7 +198,9 @@ class TokenRecorder:
 
     def line(self, ranks: Ranks) -> dict[str, Any]:
         """Return the record of the step, the same on every rank; all ranks must call this."""
-        return {**self.known, **self._texts(), **self._of_current_policy(self._of_all_ranks(ranks))}
+        texts = self._texts()
+        found = self._of_all_ranks(ranks, texts["token_id"])
+        return {**self.known, **texts, **self._of_current_policy(found)}
 
     def _texts(self) -> dict[str, list[Any]]:
         """Return the ids of the sampled tokens, and of those before and behind them."""
@@ -220,26 +222,26 @@ class TokenRecorder:
         return ids
 
     @torch.no_grad()
-    def _of_all_ranks(self, ranks: Ranks) -> Tensor:
+    def _of_all_ranks(self, ranks: Ranks, tokens: list[int]) -> Tensor:
         """Return what the passes of all ranks computed.
 
         Returns:
-            (n, 4 + 2 TOP): whether there was a pass, log-prob, entropy, collision, probabilities and ids of
-            the most likely tokens.
+            (n, 5 + 2 TOP): whether there was a pass, log-prob, entropy, collision, log-prob in double
+            precision, probabilities and ids of the most likely tokens.
         """
         device = self.batch.mask.device
-        found = torch.zeros(len(self.rows), 4 + 2 * TOP, dtype=torch.double, device=device)
+        found = torch.zeros(len(self.rows), 5 + 2 * TOP, dtype=torch.double, device=device)
         if ranks.largest(len(self.own)):
             head = self.model.get_output_embeddings()
             # All ranks gather a sharded head together, also those without a sampled token.
             weight, bias = _whole(head.weight), _whole(head.bias)
             if self.own:
-                self._fill(found, weight, bias)
+                self._fill(found, torch.tensor(tokens, device=device), weight, bias)
         # Each row is computed by one rank and is 0 on the others.
         return ranks.sum(found) if len(found) else found
 
-    def _fill(self, found: Tensor, weight: Tensor, bias: Tensor | None) -> None:
-        """Write the rows of this rank's tokens into `found`."""
+    def _fill(self, found: Tensor, tokens: Tensor, weight: Tensor, bias: Tensor | None) -> None:
+        """Write the rows of this rank's tokens into `found`; `tokens` are the ids of all, (n,)."""
         own = torch.tensor(self.own, device=found.device)
         current, hidden = torch.cat(self.current, dim=1), torch.cat(self.hidden)
         found[own, 0] = 1.0
@@ -249,8 +251,9 @@ class TokenRecorder:
             top = log_probs.topk(min(TOP, log_probs.shape[1]), dim=1)
             width = top.values.shape[1]
             found[own[part], 3] = (2 * log_probs).exp().sum(dim=1)
-            found[own[part], 4 : 4 + width] = top.values.exp()
-            found[own[part], 4 + TOP : 4 + TOP + width] = top.indices.double()
+            found[own[part], 4] = log_probs.gather(1, tokens[own[part], None]).squeeze(1)
+            found[own[part], 5 : 5 + width] = top.values.exp()
+            found[own[part], 5 + TOP : 5 + TOP + width] = top.indices.double()
 
     def _logits(self, hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         """Return (k, V) float32 logits as TRL's fused head computes and scales them."""
@@ -263,13 +266,13 @@ class TokenRecorder:
 
     def _of_current_policy(self, found: Tensor) -> dict[str, list[Any]]:
         """Return the columns of the current policy, and those of the gradient."""
-        passed, logps, entropies, collision = found[:, 0] > 0, *found[:, 1:4].unbind(dim=1)
+        passed, logps, entropies, collision, exactly = found[:, 0] > 0, *found[:, 1:5].unbind(dim=1)
         old = self.batch.old_logps[self.rows, self.positions].double()
         weights = self._weights(logps, old).where(passed, 0.0)
-        # Exact numbers may not be negative, which rounding could make them where p is nearly 1.
-        arguments = weights.unsqueeze(1), logps.unsqueeze(1)
-        exact = logit_gradient_norm_sq(*arguments, collision.unsqueeze(1)).squeeze(1).clamp(min=0)
-        bounds = gradient_norm_bounds(*arguments, entropies.unsqueeze(1), self.vocab_size)
+        tables = [one.unsqueeze(1) for one in (weights, logps, entropies, exactly, collision)]
+        # Of the same logits as the sum of squares: the difference of the two is tiny where p is nearly 1.
+        exact = logit_gradient_norm_sq(tables[0], *tables[3:]).squeeze(1)
+        bounds = gradient_norm_bounds(tables[0], tables[1], tables[2], self.vocab_size)
 
         def where(condition: Tensor, values: Tensor) -> list[Any]:
             pairs = zip(condition.tolist(), values.tolist(), strict=True)
@@ -280,8 +283,8 @@ class TokenRecorder:
             "current_probability": where(passed, logps.exp()),
             "current_entropy": where(passed, entropies),
             "collision": where(passed, collision),
-            "top_tokens": where(passed, found[:, 4 + TOP :].long()),
-            "top_probabilities": where(passed, found[:, 4 : 4 + TOP]),
+            "top_tokens": where(passed, found[:, 5 + TOP :].long()),
+            "top_probabilities": where(passed, found[:, 5 : 5 + TOP]),
             "gradient_norm_sq": exact.tolist(),
             "lower_bound": bounds[0].squeeze(1).tolist(),
             "upper_bound": bounds[1].squeeze(1).tolist(),

@@ -43,8 +43,10 @@ def test_gradient_norm_is_that_of_autograd_and_within_the_bounds(vocab_size: int
     expected = gradient.square().sum(dim=-1)
     collision = torch.softmax(logits.detach(), dim=-1).square().sum(dim=-1)
     norms = logit_gradient_norm_sq(weights, logps, collision)
-    # 1 - 2p + sum p^2 cancels to 0 as p -> 1: an error of some 1e-16 of w^2 (up to 50), whatever the result.
+    # As p -> 1, the part of the other tokens cancels to 0, at most as much as that of the token: an error of
+    # some 1e-16 of w^2 (up to 50). That of the token alone bounds the norm from below.
     torch.testing.assert_close(norms, expected, rtol=1e-12, atol=1e-13)
+    assert (norms >= (1 - 1e-15) * weights.square() * torch.expm1(logps).square()).all()
     lower, upper = gradient_norm_bounds(weights, logps, entropies, vocab_size)
     # The bounds touch the norm at the uniform and at one-hot.
     rounding = 1e-14 * (1 + weights.square())

@@ -13,14 +13,14 @@ those that it retains a high one. So the class "low probability, low entropy, A 
 silences, or would silence under another method.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 import numpy as np
 import pandas as pd
 
-from stapo.analysis.artefacts import Artefacts
+from stapo.analysis.artefacts import ALL, Artefacts, sizes_of
 from stapo.analysis.evidence.estimates import Array, Indices, Mask, Sample, sample_of
 from stapo.analysis.interventions import predicted_change
 from stapo.methods import s2t_arguments
@@ -158,6 +158,27 @@ def recorded(artefacts: Artefacts) -> tuple[Recorded, ...]:
     return tuple(found)
 
 
+def with_pooled(artefacts: Artefacts) -> tuple[Recorded, ...]:
+    """Return the same, after the tokens of each method at all base models, if these differ in their seed."""
+    found = recorded(artefacts)
+    if ALL not in sizes_of(artefacts.study):
+        return found
+    methods = artefacts.study.run.methods
+    return *(_pooled([one for one in found if one.method == name]) for name in methods), *found
+
+
+def _pooled(of: Sequence[Recorded]) -> Recorded:
+    """Return the recorded tokens of a method at all base models, which take the place of trainings."""
+    frames = [one.frame for one in of]
+    return replace(
+        of[0],
+        size=ALL,
+        frame=pd.concat(frames, ignore_index=True),
+        sample=sample_of(frames, of[0].sample.prompts_per_step),
+        tau_h=np.concatenate([one.tau_h for one in of]),
+    )
+
+
 def _thresholds(frame: pd.DataFrame) -> Array:
     """Return tau_h for each token of a training."""
     given: Array = frame["entropy_threshold"].to_numpy(dtype=float, na_value=np.nan)
@@ -184,7 +205,7 @@ def notes_of(found: Iterable[Recorded]) -> list[str]:
     notes = [thresholds(found)]
     if not any(one.silenced.any() for one in found):
         notes.append(NO_SILENCED)
-    if all(one.sample.trainings == 1 for one in found):
+    if any(one.sample.trainings == 1 for one in found):
         notes.append(ONE_SEED)
     return notes
 

@@ -1,12 +1,13 @@
 """The dose: in how many updates a method acts, on how many tokens, and by how much."""
 
 from collections.abc import Iterator
+from statistics import fmean
 from typing import NamedTuple
 
-from stapo.analysis.artefacts import Artefacts
+from stapo.analysis.artefacts import Artefacts, pooled_notes, sizes_of, units_of
 from stapo.analysis.curves import values_of
 from stapo.analysis.table import METHOD, SIZE, Column, Table, estimated
-from stapo.evaluation.statistics import mean_of_seeds
+from stapo.evaluation.statistics import Interval, mean_of_seeds
 from stapo.exhibits import Exhibit
 from stapo.study import TrainingRun
 
@@ -14,11 +15,16 @@ EXHIBIT = Exhibit(order=20, title="Dose of the methods")
 
 
 class Row(NamedTuple):
-    """A method at a size, with the doses of its trainings."""
+    """A method at a size."""
 
     size: str
     title: str
-    doses: list[dict[str, float]]
+    doses: list[list[dict[str, float]]]
+    """Of its trainings, by `units_of`."""
+
+    def mean(self, heading: str) -> Interval:
+        """Return the mean of a dose over the units."""
+        return mean_of_seeds([fmean(one[heading] for one in unit) for unit in self.doses])
 
 
 def dose(artefacts: Artefacts, run: TrainingRun) -> dict[str, float]:
@@ -38,21 +44,22 @@ def dose(artefacts: Artefacts, run: TrainingRun) -> dict[str, float]:
 def rows_of(artefacts: Artefacts) -> Iterator[Row]:
     """Yield a row for each size and method."""
     study = artefacts.study
-    for size in study.run.sizes:
+    for size in sizes_of(study):
         for method in study.run.methods:
-            runs = (TrainingRun(size, method, seed) for seed in study.run.seeds)
-            yield Row(size, study.title(method), [dose(artefacts, run) for run in runs])
+            units = units_of(study, size, method)
+            doses = [[dose(artefacts, run) for run in unit] for unit in units]
+            yield Row(size, study.title(method), doses)
 
 
 def make(artefacts: Artefacts) -> Table:
     """Return the table of doses, a row for each size and method."""
 
     def column(heading: str) -> Column[Row]:
-        return estimated(heading, lambda row: mean_of_seeds([one[heading] for one in row.doses]))
+        return estimated(heading, lambda row: row.mean(heading))
 
     rows = [*rows_of(artefacts)]
     return Table(
-        columns=[SIZE, METHOD, *map(column, rows[0].doses[0])],
+        columns=[SIZE, METHOD, *map(column, rows[0].doses[0][0])],
         rows=rows,
         caption="What each method does to an update, compared with the clipped surrogate with the same clip "
         "in which every token counts. In brackets: 95 % intervals over training seeds (Student's t).",
@@ -62,5 +69,6 @@ def make(artefacts: Artefacts) -> Table:
             "itself. KL term, divisor and mean of the loss, and the gradient of entropies, are not in it.",
             "Silenced tokens are candidates (A > 0, probability below tau_p); tokens not kept are all that a "
             "selection leaves out.",
+            *pooled_notes(artefacts.study),
         ],
     )

@@ -7,12 +7,13 @@ A study names its primary endpoint before it runs (`compare.endpoint`).
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from math import comb, isfinite, nan
+from statistics import fmean
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from scipy.stats import permutation_test
 
-from stapo.analysis.artefacts import Artefacts
+from stapo.analysis.artefacts import ALL, Artefacts, pooled_notes, sizes_of, units_of
 from stapo.analysis.comparison import of_trainings
 from stapo.analysis.curves import accuracy_line, curves_of, shares_of, values_of
 from stapo.analysis.table import METHOD, SIZE, Column, Table, estimated, with_interval
@@ -25,18 +26,15 @@ from stapo.evaluation.statistics import (
     standard_error,
 )
 from stapo.exhibits import Exhibit
-from stapo.study import Study, TrainingRun
-from stapo.study.sources import TinyModel
+from stapo.study import TrainingRun
 
 EXHIBIT = Exhibit(order=15, title="Endpoints of the trainings")
 Values = dict[TrainingRun, float]
 EXACT = 10
 """Trainings of a method up to which all exchanges of two methods' trainings are counted."""
-ALL = "all"
-POOLED = (
-    f"Size `{ALL}`: the {{count}} base models, which differ only in their seed. Seeds are then base models, "
-    "over which the means have their intervals; differences are paired by base model and training seed, with "
-    "Student's interval over pairs and over base models, and p is the exact test over all signs."
+PAIRED = (
+    "Differences are then paired by base model and training seed, with Student's interval over pairs and "
+    "over base models, and p is the exact test over all signs."
 )
 
 
@@ -129,20 +127,22 @@ def endpoint_rows(artefacts: Artefacts, only: str | None = None) -> Iterator[End
     names = [only] if only else sorted(ENDPOINTS, key=lambda name: name != primary)
     measured = {name: found for name in names if (found := ENDPOINTS[name][1](artefacts))}
     targets, _ = study.compared()
-    several = [ALL] if differ_in_seed(study) else []
-    for size in [*several, *study.run.sizes]:
+    for size in sizes_of(study):
         for name, found in measured.items():
-            by_method = {m: _by_model(study, found, size, m) for m in study.run.methods}
+            by_method = {
+                method: [[found[run] for run in unit] for unit in units_of(study, size, method)]
+                for method in study.run.methods
+            }
+            means = {m: [fmean(unit) for unit in units] for m, units in by_method.items()}
             for method, values in by_method.items():
                 gaps = {
                     study.title(one): paired_gap(by_method[one], values)
                     if size == ALL
-                    else gap(by_method[one][0], values[0])
+                    else gap(means[one], means[method])
                     for one in targets
                     if one != method
                 }
-                own = [mean_of_seeds(one).value for one in values] if size == ALL else values[0]
-                yield EndpointRow(size, name, study.title(method), own, gaps)
+                yield EndpointRow(size, name, study.title(method), means[method], gaps)
 
 
 def primary_texts(artefacts: Artefacts) -> list[str]:
@@ -157,19 +157,6 @@ def primary_texts(artefacts: Artefacts) -> list[str]:
         for row in [row for row in rows if row.size == ALL] or rows
         for target, gap in row.gaps.items()
     ]
-
-
-def differ_in_seed(study: Study) -> bool:
-    """Return whether a study has several base models that differ only in the seed of their builder."""
-    models = [study.models[size] for size in study.run.sizes]
-    tiny = [one.model_copy(update={"seed": 0}) for one in models if isinstance(one, TinyModel)]
-    return len(tiny) == len(models) > 1 and all(one == tiny[0] for one in tiny)
-
-
-def _by_model(study: Study, found: Values, size: str, method: str) -> list[list[float]]:
-    """Return the values of a method by base model, then by seed."""
-    sizes = study.run.sizes if size == ALL else [size]
-    return [[found[TrainingRun(one, method, seed)] for seed in study.run.seeds] for one in sizes]
 
 
 def paired_gap(ours: Sequence[Sequence[float]], theirs: Sequence[Sequence[float]]) -> Gap:
@@ -219,7 +206,7 @@ def make(artefacts: Artefacts) -> Table:
     columns.append(Column("Seeds", lambda row: len(row.values)))
     columns.append(estimated("Mean", lambda row: mean_of_seeds(row.values)))
     for target in study.compared()[0]:
-        columns += _differences(study.title(target), differ_in_seed(study))
+        columns += _differences(study.title(target), ALL in sizes_of(study))
     which = (
         f"The study named its primary endpoint before it ran: {ENDPOINTS[primary][0]}. Others are secondary."
         if primary
@@ -235,7 +222,7 @@ def make(artefacts: Artefacts) -> Table:
             which,
             "If some trainings collapse, these intervals contain the truth less often than in 95 % of the "
             "cases: docs/evaluation.md. With three seeds of each method, the exact p is at least 0.1.",
-            *[POOLED.format(count=len(study.run.sizes))][: differ_in_seed(study)],
+            *[f"{note} {PAIRED}" for note in pooled_notes(study)],
         ],
     )
 

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stapo.analysis.artefacts import Artefacts
+from stapo.analysis.artefacts import Artefacts, pooled_notes
 from stapo.analysis.evidence.estimates import Mask, ratio, share
-from stapo.analysis.evidence.recorded import Recorded, Tokens, notes_of, recorded
+from stapo.analysis.evidence.recorded import Recorded, Tokens, notes_of, with_pooled
 from stapo.analysis.table import METHOD, SIZE, Column, Table, estimated
 from stapo.evaluation.statistics import Interval
 from stapo.exhibits import Exhibit
@@ -37,11 +37,14 @@ class Source(Tokens):
 
 def sources(of: Recorded, study: Study) -> list[Source]:
     """Return the sources of one method: what acts, what something removes, and truncated responses."""
-    advantage = of.numbers("advantage")
+    advantage, ratio, method = of.numbers("advantage"), of.numbers("ratio"), study.method(of.method)
     kept: Mask = of.frame["kept"].to_numpy(dtype=bool)
-    clipped: Mask = kept & (advantage != 0) & (of.numbers("gradient_norm_sq") == 0)
-    # The recorded gradient is that of the clipped surrogate; others keep that of tokens beyond the clip.
-    clipped &= study.method(of.method).surrogate == "clipped"
+    # Not where the recorded gradient is 0: that of a token of probability nearly 1 is, too.
+    above, below = ratio > 1 + method.clip_high, ratio < 1 - method.clip_low
+    below |= ratio > (method.dual_clip or np.inf)
+    clipped = kept & np.select([advantage > 0, advantage < 0], [above, below], default=False)
+    # Other surrogates keep the gradient of tokens beyond the clip.
+    clipped &= method.surrogate == "clipped"
     acts = kept & ~clipped
     longest = study.training_of(of.method).max_response_tokens
     truncated: Mask = of.numbers("length") >= longest
@@ -57,7 +60,7 @@ def sources(of: Recorded, study: Study) -> list[Source]:
 
 def make(artefacts: Artefacts) -> Table:
     """Return the table, a row per method and source."""
-    found = recorded(artefacts)
+    found = with_pooled(artefacts)
     columns: list[Column[Source]] = [
         SIZE,
         METHOD,
@@ -79,5 +82,6 @@ def make(artefacts: Artefacts) -> Table:
             "Every surrogate counts with ratio A; weights, penalties and a divisor of all tokens, which some "
             "methods have, are not in it.",
             *notes_of(found),
+            *pooled_notes(artefacts.study),
         ],
     )

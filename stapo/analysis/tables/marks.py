@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from stapo.analysis.artefacts import Artefacts
+from stapo.analysis.artefacts import Artefacts, pooled_notes
 from stapo.analysis.evidence.estimates import Mask, share
 from stapo.analysis.evidence.quadrants import quadrants
-from stapo.analysis.evidence.recorded import Recorded, Tokens, notes_of, recorded
+from stapo.analysis.evidence.recorded import Recorded, Tokens, notes_of, with_pooled
 from stapo.analysis.table import METHOD, SIZE, Column, Table, estimated
 from stapo.evaluation.statistics import Interval
 from stapo.exhibits import Exhibit
@@ -60,7 +60,7 @@ def _share(mark: str) -> Column[Row]:
 
 def make(artefacts: Artefacts) -> Table:
     """Return the table, a row per method and class of tokens."""
-    found = recorded(artefacts)
+    found = with_pooled(artefacts)
     columns: list[Column[Row]] = [
         SIZE,
         METHOD,
@@ -85,5 +85,6 @@ def make(artefacts: Artefacts) -> Table:
             "Sound: what question and earlier tokens ask for. Word: says nothing. Detour: wrong, and "
             "repeated, or a needless repetition. Slip: wrong, and not repeated. Unread: the form is lost.",
             *notes_of(found),
+            *pooled_notes(artefacts.study),
         ],
     )

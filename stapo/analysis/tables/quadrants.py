@@ -3,9 +3,9 @@
 Those with A > 0 are the quadrants, and the four classes of v4 and v5; all eight are those of v1 to v3.
 """
 
-from stapo.analysis.artefacts import Artefacts
+from stapo.analysis.artefacts import Artefacts, pooled_notes
 from stapo.analysis.evidence.quadrants import Quadrant, paper_note, quadrants
-from stapo.analysis.evidence.recorded import notes_of, recorded
+from stapo.analysis.evidence.recorded import notes_of, with_pooled
 from stapo.analysis.table import METHOD, SIZE, Column, Table, estimated
 from stapo.exhibits import Exhibit
 
@@ -26,7 +26,7 @@ COLUMNS: list[Column[Quadrant]] = [
 
 def make(artefacts: Artefacts) -> Table:
     """Return the table of classes."""
-    found = recorded(artefacts)
+    found = with_pooled(artefacts)
     return Table(
         columns=COLUMNS,
         rows=[row for one in found for row in quadrants(one, ("> 0", "< 0"))],
@@ -43,5 +43,6 @@ def make(artefacts: Artefacts) -> Table:
             "its formula is not known here.",
             paper_note(),
             *notes_of(found),
+            *pooled_notes(artefacts.study),
         ],
     )

@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stapo.analysis.artefacts import Artefacts
+from stapo.analysis.artefacts import Artefacts, pooled_notes, sizes_of, units_of
 from stapo.analysis.curves import Values, moving_mean, values_of, width_of
 from stapo.analysis.table import METHOD, SIZE, Column, Table, estimated
-from stapo.evaluation.statistics import Interval, mean_of_seeds, ratio_of_seeds
+from stapo.evaluation.statistics import Array, Interval, mean_of_seeds, ratio_of_seeds
 from stapo.exhibits import Exhibit
-from stapo.study import Study, TrainingRun
+from stapo.study import Study
 
 EXHIBIT = Exhibit(order=20, title="Stability")
 START, WARM_UP = 0.01, 0.02
@@ -69,30 +69,38 @@ def _ratio(value: float, reference: float) -> float:
 
 
 def entropies(artefacts: Artefacts, size: str, method: str) -> list[EntropyNumbers]:
-    """Return the stability of the entropy of each training of a method at a size, by seed."""
+    """Return the stability of the entropy of each training of a method at a size, by unit and seed."""
     warm_up = warm_up_steps(artefacts.study)
     return [
-        entropy_numbers(values_of(artefacts, TrainingRun(size, method, seed), "entropy"), warm_up)
-        for seed in artefacts.study.run.seeds
+        entropy_numbers(values_of(artefacts, run, "entropy"), warm_up)
+        for unit in units_of(artefacts.study, size, method)
+        for run in unit
     ]
 
 
 class StabilityRow(NamedTuple):
-    """A method at a size: numbers of its trainings, by seed."""
+    """A method at a size: numbers of its trainings."""
 
     size: str
     title: str
+    units: int
+    """Over which there are intervals: seeds or base models, each of equally many trainings."""
     entropy: list[EntropyNumbers]
+
+    def by_unit(self, name: str) -> Array:
+        """Return a number of all trainings, (units, trainings of a unit)."""
+        return np.array([getattr(one, name) for one in self.entropy]).reshape(self.units, -1)
 
 
 def _level(row: StabilityRow) -> Interval:
     """Return the mean entropy after the warm-up; its interval ends at 0, as entropies do."""
-    found = mean_of_seeds([one.level for one in row.entropy])
+    found = mean_of_seeds(row.by_unit("level").mean(1).tolist())
     return replace(found, low=max(found.low, 0) if isfinite(found.low) else nan)
 
 
 def _of_seeds(row: StabilityRow, name: str) -> Interval:
-    return ratio_of_seeds([getattr(one, name) for one in row.entropy])
+    means = [ratio_of_seeds(unit).value for unit in row.by_unit(name).tolist()]
+    return ratio_of_seeds(means)
 
 
 def _beyond(ratios: Iterable[float], limit: float) -> str:
@@ -104,7 +112,7 @@ def _beyond(ratios: Iterable[float], limit: float) -> str:
 COLUMNS: list[Column[StabilityRow]] = [
     SIZE,
     METHOD,
-    Column("Training seeds", lambda row: len(row.entropy)),
+    Column("Trainings", lambda row: len(row.entropy)),
     estimated("Entropy after warm-up [nats]", _level, ".3f"),
     estimated("Spread of entropy [%]", lambda row: _of_seeds(row, "spread"), ".1f", 100),
     estimated("Lowest entropy [ratio]", lambda row: _of_seeds(row, "lowest"), ".2f"),
@@ -120,8 +128,13 @@ def make(artefacts: Artefacts) -> Table:
     return Table(
         columns=COLUMNS,
         rows=[
-            StabilityRow(size, study.method(name).title, entropies(artefacts, size, name))
-            for size in study.run.sizes
+            StabilityRow(
+                size,
+                study.title(name),
+                len(units_of(study, size, name)),
+                entropies(artefacts, size, name),
+            )
+            for size in sizes_of(study)
             for name in study.run.methods
         ],
         caption="Stability of the trainings by the definitions of docs/stability.md: entropy after a "
@@ -132,5 +145,6 @@ def make(artefacts: Artefacts) -> Table:
             "and to the lower one of its values at the start and after the warm-up. Collapsed: lowest below "
             f"{COLLAPSE:g}; exploded: highest above {EXPLOSION:g}. These limits are our choice.",
             *[ONE_SEED] * (len(study.run.seeds) == 1),
+            *pooled_notes(study),
         ],
     )

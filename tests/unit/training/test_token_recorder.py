@@ -92,6 +92,29 @@ def test_every_column_is_that_of_plain_logits(base, name: str) -> None:
     assert any(b not in computed for b in found["row"]) == (method.kl_coefficient == 0)
 
 
+def test_the_gradient_of_a_likely_token_is_not_rounded_to_nothing(base, monkeypatch) -> None:
+    trainer, batch, plain = base
+    head = trainer.accelerator.unwrap_model(trainer.model).get_output_embeddings()
+    monkeypatch.setattr(head.weight, "data", 128 * head.weight.data)
+    with torch.no_grad():
+        first = (128 * logits_of(plain, batch)[:, 0]).double().log_softmax(1)
+    likely, token = first.max(1)
+    for name, values in (("completion_ids", token), ("old_per_token_logps", likely.float())):
+        batch = {**batch, name: batch[name].clone()}
+        batch[name][:, 0] = values
+    found, _ = recorded((trainer, batch, plain), METHODS["justrl"])
+    others, measured = first.exp().scatter(1, token[:, None], 0), 0
+    for row, position, norm in zip(
+        *(found[k] for k in ("row", "position", "gradient_norm_sq")), strict=True
+    ):
+        if position == 0 and ADVANTAGES[row] and -1e-4 < likely[row] < -1e-7:
+            wanted = ADVANTAGES[row] ** 2 * (likely[row].expm1() ** 2 + others[row].square().sum())
+            # Logits of some units in single precision, times 128: differences are known to 1e-4.
+            assert norm == pytest.approx(wanted.item(), rel=1e-2, abs=0)
+            measured += 1
+    assert measured
+
+
 @pytest.mark.parametrize("name", RECORDED)
 def test_kinds_are_of_the_policy_that_the_selection_reads(base, name: str) -> None:
     _, batch, plain = base

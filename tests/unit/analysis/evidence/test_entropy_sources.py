@@ -14,7 +14,10 @@ def test_changes_are_sums_of_the_lemma_over_the_tokens_of_each_source(complete):
         frame = by_method[one.method]
         p, advantage = frame["probability"].astype(float), frame["advantage"].astype(float)
         change = -p * (np.log(p) + frame["entropy"]) * frame["ratio"].fillna(0) * advantage
-        has_gradient = frame["kept"] & ~((advantage != 0) & (frame["gradient_norm_sq"] == 0))
+        ratio = frame["ratio"].fillna(1)
+        clipped = ((advantage > 0) & (ratio > 1.28)) | ((advantage < 0) & (ratio < 0.8))
+        assert clipped.any()
+        has_gradient = frame["kept"] & ~clipped
         rows = {row.name: row for row in sources(one, artefacts.study)}
         positive = has_gradient & (advantage > 0)
         found = rows["A > 0, rare"].change.value + rows["A > 0, other"].change.value
