@@ -118,6 +118,14 @@ def test_base_models_that_differ_in_their_seed_are_compared_in_pairs(
     rows = [*endpoint_rows(several(raw_study, tmp_path))]
     assert [row.size for row in rows] == [ALL] * 2 + [size] * 2 + ["other"] * 2
     assert rows[0].values == [100.0, 100.0]  # of both base models
+    grid = table(several(raw_study, tmp_path))
+    pooled, _, alone, *_ = ({c.heading: c.value(row) for c in grid.columns} for row in grid.rows)
+    # Both base models have the same trainings: over models there is no variance, over their seeds there is.
+    assert (pooled["Exploded"], alone["Exploded"]) == ("6 of 6", "3 of 3")
+    for heading in ("Entropy after warm-up [nats]", "Highest entropy [ratio]"):
+        assert pooled[heading].value == pytest.approx(alone[heading].value)
+        assert pooled[heading].low == pytest.approx(pooled[heading].value)
+        assert alone[heading].low < pooled[heading].low
     raw_study["compare"] = {"baselines": ["justrl"], "endpoint": "until-collapse"}
     (said,) = endpoints.primary_texts(several(raw_study, tmp_path))
     assert said.endswith("size all: STAPO minus JustRL +0 [+0, +0], p = 1.000")

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from stapo.analysis.evidence.estimates import total, variance
 from stapo.analysis.evidence.quadrants import NAMES, quadrants
-from stapo.analysis.evidence.recorded import NO_SILENCED, _thresholds, recorded
+from stapo.analysis.evidence.recorded import NO_SILENCED, _thresholds, recorded, with_pooled
 from stapo.analysis.tables import evidence_table
 
 
@@ -56,3 +57,16 @@ def test_without_any_candidate_the_threshold_is_the_80th_percentile(without_cand
         assert rows[0].gradient_share.value == 0
         assert np.isnan([rows[0].gradient_share.low, rows[0].gradient_share.high]).all()
     assert NO_SILENCED in evidence_table(without_candidates, "quadrants").notes
+
+
+def test_base_models_take_the_place_of_trainings_in_a_pooled_row(several):
+    pooled, _, *by_size = with_pooled(several)
+    assert pooled.sample.trainings == len(several.study.run.sizes) == 2
+    models = [one for one in by_size if one.method == pooled.method]
+    # Every base model has equally many tokens: the mean over base models, and its standard error.
+    shares = [total(one.sample, one.silenced) / one.sample.weight.sum() for one in models]
+    whole = pooled.sample.weight.sum()
+    found = total(pooled.sample, pooled.silenced) / whole
+    assert found == pytest.approx(np.mean(shares), rel=1e-6)
+    error = variance(pooled.sample, (pooled.silenced - found) / whole) ** 0.5
+    assert error == pytest.approx(np.std(shares, ddof=1) / 2**0.5, rel=1e-6)
