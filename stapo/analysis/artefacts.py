@@ -57,11 +57,6 @@ def units_of(study: Study, size: str, method: str) -> list[list[TrainingRun]]:
     return [[TrainingRun(size, method, seed)] for seed in of.seeds]
 
 
-def pooled_notes(study: Study) -> list[str]:
-    """Return what is said below a table that has rows of all base models."""
-    return [POOLED.format(len(study.run.sizes))] if ALL in sizes_of(study) else []
-
-
 class StaleScoreError(ValueError):
     """Scores do not belong to the study in its current state."""
 

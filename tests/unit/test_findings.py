@@ -12,7 +12,6 @@ from stapo.evaluation.statistics import Interval
 from stapo.repository import ROOT, STUDIES
 from stapo.study import read_study
 
-RESULTS = ROOT / "results" / "marked-stapo" / "tables"
 ARMS = {
     "Entropy [nats], minus nothing silenced": 1e4,
     "Entropy [nats], minus random tokens": 1e4,
@@ -22,8 +21,9 @@ ARMS = {
 Row = dict[str, str]
 
 
-def rows_of(table: str) -> list[Row]:
-    with (RESULTS / f"{table}.csv").open(newline="") as stream:
+def rows_of(table: str, study: str = "marked-stapo") -> list[Row]:
+    path = ROOT / "results" / study / "tables" / f"{table}.csv"
+    with path.open(newline="") as stream:
         return [*csv.DictReader(stream)]
 
 
@@ -53,6 +53,24 @@ def marks() -> Iterator[list[str]]:
             yield [row["Tokens"], *(interval_of(row, name, ".1f") for name in shares)]
 
 
+def arms() -> Iterator[list[str]]:
+    found = [rows_of(table, "marked-arms") for table in ("dose", "endpoints", "stability")]
+    dose, endpoints, stability = ([row for row in of if row["Size"] == "all"] for of in found)
+    for touched, stable in zip(dose, stability, strict=True):
+        of = {one["Endpoint"]: one for one in endpoints if one["Method"] == stable["Method"]}
+        reward = of["training reward, last half (primary)"]
+        gap = "STAPO minus it"
+        yield [
+            stable["Method"],
+            f"{float(touched['Tokens touched [%]']):.3f}",
+            f"{float(reward['Mean']):.3f}",
+            interval_of(reward, gap, "+.3f") if reward[gap] else "",
+            f"{float(of['final accuracy, first decoding [%]']['Mean']):.1f}",
+            interval_of(of["entropy, last tenth [nats]"], "Mean", ".3f"),
+            stable["Exploded"],
+        ]
+
+
 def rivals() -> Iterator[list[str]]:
     table = method_updates.make(Artefacts(read_study(STUDIES / "marked-rivals.yaml"), ROOT))
     for row in table.rows:
@@ -63,7 +81,7 @@ def rivals() -> Iterator[list[str]]:
             yield [found["Method"], f"{found['Touched [%]']:.3g}", *changes]
 
 
-@pytest.mark.parametrize("table", [interventions, trainings, marks, rivals])
+@pytest.mark.parametrize("table", [interventions, trainings, arms, marks, rivals])
 def test_a_table_is_that_of_the_results(table: Callable[[], Iterator[list[str]]]) -> None:
     page = ROOT / "docs" / ("rivals.md" if table is rivals else "findings.md")
     wanted = "\n".join(f"| {' | '.join(cells)} |" for cells in table())

@@ -1,21 +1,25 @@
 """Tables of evidence: one file each, found by `stapo.exhibits.declared`, and their writing."""
 
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
 from stapo import paths
-from stapo.analysis.artefacts import Artefacts
+from stapo.analysis.artefacts import ALL, Artefacts
 from stapo.analysis.table import Table, render
 from stapo.exhibits import declared
 from stapo.files import replace_file
 from stapo.stages import jobs_of
 from stapo.study import Study
 
+POOLED = f"Size `{ALL}`: base models, which differ only in their seed, take the place of seeds."
+
 
 def evidence_table(artefacts: Artefacts, name: str) -> Table:
     """Return a table of evidence by its name."""
     table: Table = import_module(f"stapo.analysis.tables.{name}").make(artefacts)
-    return table
+    pooled = [POOLED] * any(getattr(row, "size", None) == ALL for row in table.rows)
+    return replace(table, notes=[*table.notes, *pooled])
 
 
 def write_evidence(study: Study, name: str, root: Path = Path()) -> list[Path]:

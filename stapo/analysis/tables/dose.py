@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from statistics import fmean
 from typing import NamedTuple
 
-from stapo.analysis.artefacts import Artefacts, pooled_notes, sizes_of, units_of
+from stapo.analysis.artefacts import Artefacts, sizes_of, units_of
 from stapo.analysis.curves import values_of
 from stapo.analysis.table import METHOD, SIZE, Column, Table, estimated
 from stapo.evaluation.statistics import Interval, mean_of_seeds
@@ -69,6 +69,5 @@ def make(artefacts: Artefacts) -> Table:
             "itself. KL term, divisor and mean of the loss, and the gradient of entropies, are not in it.",
             "Silenced tokens are candidates (A > 0, probability below tau_p); tokens not kept are all that a "
             "selection leaves out.",
-            *pooled_notes(artefacts.study),
         ],
     )

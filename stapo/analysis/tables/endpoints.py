@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from scipy.stats import permutation_test
 
-from stapo.analysis.artefacts import ALL, Artefacts, pooled_notes, sizes_of, units_of
+from stapo.analysis.artefacts import ALL, Artefacts, sizes_of, units_of
 from stapo.analysis.comparison import of_trainings
 from stapo.analysis.curves import accuracy_line, curves_of, shares_of, values_of
 from stapo.analysis.table import METHOD, SIZE, Column, Table, estimated, with_interval
@@ -33,8 +33,8 @@ Values = dict[TrainingRun, float]
 EXACT = 10
 """Trainings of a method up to which all exchanges of two methods' trainings are counted."""
 PAIRED = (
-    "Differences are then paired by base model and training seed, with Student's interval over pairs and "
-    "over base models, and p is the exact test over all signs."
+    f"Size `{ALL}`: differences are paired by base model and training seed, with Student's interval over "
+    "pairs and over base models, and p is the exact test over all signs."
 )
 
 
@@ -222,7 +222,7 @@ def make(artefacts: Artefacts) -> Table:
             which,
             "If some trainings collapse, these intervals contain the truth less often than in 95 % of the "
             "cases: docs/evaluation.md. With three seeds of each method, the exact p is at least 0.1.",
-            *[f"{note} {PAIRED}" for note in pooled_notes(study)],
+            *[PAIRED] * (ALL in sizes_of(study)),
         ],
     )
 

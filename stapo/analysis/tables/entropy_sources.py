@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stapo.analysis.artefacts import Artefacts, pooled_notes
+from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.evidence.estimates import Mask, ratio, share
 from stapo.analysis.evidence.recorded import Recorded, Tokens, notes_of, with_pooled
 from stapo.analysis.table import METHOD, SIZE, Column, Table, estimated
@@ -82,6 +82,5 @@ def make(artefacts: Artefacts) -> Table:
             "Every surrogate counts with ratio A; weights, penalties and a divisor of all tokens, which some "
             "methods have, are not in it.",
             *notes_of(found),
-            *pooled_notes(artefacts.study),
         ],
     )

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from stapo.analysis.artefacts import Artefacts, pooled_notes
+from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.evidence.estimates import Mask, share
 from stapo.analysis.evidence.quadrants import quadrants
 from stapo.analysis.evidence.recorded import Recorded, Tokens, notes_of, with_pooled
@@ -85,6 +85,5 @@ def make(artefacts: Artefacts) -> Table:
             "Sound: what question and earlier tokens ask for. Word: says nothing. Detour: wrong, and "
             "repeated, or a needless repetition. Slip: wrong, and not repeated. Unread: the form is lost.",
             *notes_of(found),
-            *pooled_notes(artefacts.study),
         ],
     )

@@ -3,7 +3,7 @@
 Those with A > 0 are the quadrants, and the four classes of v4 and v5; all eight are those of v1 to v3.
 """
 
-from stapo.analysis.artefacts import Artefacts, pooled_notes
+from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.evidence.quadrants import Quadrant, paper_note, quadrants
 from stapo.analysis.evidence.recorded import notes_of, with_pooled
 from stapo.analysis.table import METHOD, SIZE, Column, Table, estimated
@@ -43,6 +43,5 @@ def make(artefacts: Artefacts) -> Table:
             "its formula is not known here.",
             paper_note(),
             *notes_of(found),
-            *pooled_notes(artefacts.study),
         ],
     )

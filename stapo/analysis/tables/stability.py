@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stapo.analysis.artefacts import Artefacts, pooled_notes, sizes_of, units_of
+from stapo.analysis.artefacts import Artefacts, sizes_of, units_of
 from stapo.analysis.curves import Values, moving_mean, values_of, width_of
 from stapo.analysis.table import METHOD, SIZE, Column, Table, estimated
 from stapo.evaluation.statistics import Array, Interval, mean_of_seeds, ratio_of_seeds
@@ -145,6 +145,5 @@ def make(artefacts: Artefacts) -> Table:
             "and to the lower one of its values at the start and after the warm-up. Collapsed: lowest below "
             f"{COLLAPSE:g}; exploded: highest above {EXPLOSION:g}. These limits are our choice.",
             *[ONE_SEED] * (len(study.run.seeds) == 1),
-            *pooled_notes(study),
         ],
     )
