@@ -115,7 +115,7 @@ def json_text(value: Any) -> str:
     return json.dumps(value, indent=1, sort_keys=True, allow_nan=False) + "\n"
 
 
-def read_json(path: Path, remedy: str = AGAIN) -> dict[str, Any]:
+def read_json(path: Path) -> dict[str, Any]:
     """Return the mapping of a JSON file.
 
     Raises:
@@ -124,7 +124,7 @@ def read_json(path: Path, remedy: str = AGAIN) -> dict[str, Any]:
     """
     found = _mapping(path.read_bytes())
     if found is None:
-        raise DamagedFileError(f"{path}: truncated or corrupt, not a JSON mapping; {remedy}")
+        raise DamagedFileError(f"{path}: truncated or corrupt, not a JSON mapping; {AGAIN}")
     return found
 
 
@@ -180,22 +180,20 @@ def read_jsonl(path: Path, remedy: str = AGAIN) -> list[dict[str, Any]]:
     return records
 
 
-def read_published(
-    path: Path, fields: Iterable[str] = (), remedy: str = AGAIN
-) -> list[dict[str, Any]]:
+def read_published(path: Path, fields: Iterable[str] = ()) -> list[dict[str, Any]]:
     """Return the records of a file of JSON lines that was written atomically; a missing file has none.
 
     Raises:
         DamagedFileError: a line is not JSON or lacks a field, or the last line has no line end.
     """
-    records = read_jsonl(path, remedy)
+    records = read_jsonl(path)
     if path.exists() and (data := path.read_bytes()) and not data.endswith(b"\n"):
         raise DamagedFileError(
-            f"{path}:{len(records) + 1}: truncated, the last line has no line end; {remedy}"
+            f"{path}:{len(records) + 1}: truncated, the last line has no line end; {AGAIN}"
         )
     for number, record in enumerate(records, start=1):
         if missing := [name for name in fields if name not in record]:
-            raise DamagedFileError(f"{path}:{number}: no {', '.join(missing)}; {remedy}")
+            raise DamagedFileError(f"{path}:{number}: no {', '.join(missing)}; {AGAIN}")
     return records
 
 

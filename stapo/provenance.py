@@ -30,7 +30,7 @@ def provenance() -> dict[str, Any]:
     return {
         "commit": _git("rev-parse", "HEAD"),
         # Results, studies and files beside the code are none: records have the content of what was used.
-        "dirty": bool(_git("status", "--porcelain", "--", *CODE, ":!workflows/studies/*.yaml")),
+        "dirty": bool(_git("status", "--porcelain", "--", *CODE, ":!workflows/studies")),
         "packages": {name: version(name) for name in PACKAGES},
         "python": platform.python_version(),
         "machine": platform.machine(),

@@ -14,7 +14,8 @@ from stapo.analysis.artefacts import read_scores
 from stapo.analysis.comparison import MainTable, main_table
 from stapo.publication.folder import is_raw
 from stapo.records.scores import ScoreRow, write_score_file
-from stapo.stages.evaluate import score_identity
+from stapo.stages import jobs_of
+from stapo.stages.evaluate import cell
 from stapo.study import Checkpoint, Study
 
 RATES = {"base": 0.3, "grpo": 0.5, "20-entropy": 0.55, "justrl": 0.6, "stapo": 0.8}
@@ -45,7 +46,9 @@ def write_score(
         for sample in range(samples)
     ]
     rng.shuffle(rows)  # The order of rows must not matter.
-    made = {**score_identity(study, checkpoint, decoding, benchmark), "provenance": PROVENANCE}
+    of = jobs_of(study)
+    job = of.one("score", f"{checkpoint}/{decoding}/{benchmark}")
+    made = {**cell(of, job), "provenance": PROVENANCE}
     path = root / paths.SCORES.format(
         study=study.name, checkpoint=checkpoint, decoding=decoding, benchmark=benchmark
     )

@@ -21,7 +21,6 @@ from stapo.records.reading import read_table
 from stapo.records.scores import SCHEMA, ScoreIdentity, Verdict, read_score_file
 from stapo.records.tokens import METADATA_KEY, read_token_file
 from stapo.stages import jobs_of
-from stapo.stages.evaluate import score_identity
 from stapo.study import Checkpoint, Study, TrainingRun
 from stapo.study.sources import TinyModel
 
@@ -126,10 +125,8 @@ def read_tables(
     tables: dict[tuple[Checkpoint, str], pa.Table] = {}
     provenance: dict[str, Any] = {}
     for checkpoint, benchmark in cells:
-        path = paths.SCORES.format(
-            study=study.name, checkpoint=checkpoint, decoding=decoding, benchmark=benchmark
-        )
-        expected = score_identity(study, checkpoint, decoding, benchmark)
+        job = jobs_of(study).one("score", f"{checkpoint}/{decoding}/{benchmark}")
+        (path,) = job.outputs
         try:
             table, identity = read_score_file(root / path)
         except FileNotFoundError:
@@ -138,9 +135,9 @@ def read_tables(
         except DamagedFileError as error:
             errors.append(str(error))
             continue
-        if identity.get("fingerprint") != expected["fingerprint"]:
+        if identity.get("fingerprint") != job.fingerprint:
             made = f"made by configuration {identity.get('fingerprint')}"
-            stale.append(f"{path}: {made}, expected {expected['fingerprint']}; run snakemake again")
+            stale.append(f"{path}: {made}, expected {job.fingerprint}; run snakemake again")
         else:
             errors += _problems(path, identity, provenance)
         if not provenance:

@@ -7,7 +7,6 @@ row and the index of the sample: it does not depend on the method, on other prob
 samples, so a larger N adds responses and changes none.
 """
 
-import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import metadata
@@ -26,7 +25,7 @@ from transformers import (
     TopPLogitsWarper,
 )
 
-from stapo.files import canonical, fingerprint
+from stapo.files import fingerprint
 from stapo.models.decoding import decode, has_full_attention
 from stapo.models.loading import end_token_ids, load_model, load_tokenizer
 from stapo.provenance import processor
@@ -62,8 +61,7 @@ class Sampling:
 
 def sample_seed(salt: int, question: str, gold: str, sample: int) -> int:
     """Return the 63-bit seed of a sample of a benchmark row; `salt` is the seed of the study's evaluation."""
-    digest = hashlib.sha256(canonical([salt, question, gold, sample]).encode()).digest()
-    return int.from_bytes(digest[:8], "big") >> 1
+    return int(fingerprint([salt, question, gold, sample]), 16) >> 1
 
 
 class Prompter:

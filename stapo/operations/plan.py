@@ -171,7 +171,7 @@ def intervene_seconds(study: Study, size: str, device: Device) -> float:
         update_seconds(study, size, asked.method, prompts, device, 1)
         for prompts in (asked.rollout_prompts or mini_batch, asked.prompts)
     )
-    each = (1 + len(asked.arms)) * (rollout + held_out)
+    each = (1 + len(asked.arms) + len(asked.methods)) * (rollout + held_out)
     return MOMENT_ROLLOUTS * rollout + asked.repetitions * each
 
 

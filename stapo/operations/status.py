@@ -78,7 +78,9 @@ class Progress:
 def progress(study: Study, root: Path = Path()) -> list[Progress]:
     """Return how far every job is; what other settings left behind is `outdated`."""
     of, logs = jobs_of(study), _logs_of(root, study.name)
-    scored = {job: recorded(job, root) == job.fingerprint for job in of.all("score")}
+    scored = {
+        job: stages()["score"].recorded(job, root) == job.fingerprint for job in of.all("score")
+    }
     # Weights are not looked at: a finished study may have lost them, as in git.
     return [_progress(of, job, root, logs, scored) for job in of if job.outputs]
 
@@ -202,17 +204,12 @@ def _published(job: Job, root: Path) -> tuple[str, str]:
     if missing:
         note = f"{missing[0]} is missing" if len(missing) < len(written) else ""
         return "waiting", note
-    if recorded(job, root) not in (None, job.fingerprint):
+    if stages()[job.stage].recorded(job, root) not in (None, job.fingerprint):
         return "outdated", "made with other settings"
     newest = max((modified(root / path) for path in job.inputs), default=0.0)
     if job.stage in DRAWN and min(written.values()) < newest:
         return "outdated", "older than its input"
     return "done", ""
-
-
-def recorded(job: Job, root: Path) -> str | None:
-    """Return the fingerprint that the results of a job contain, None where none is recorded or there."""
-    return stages()[job.stage].recorded(job, root)
 
 
 def _answered(

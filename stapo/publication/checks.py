@@ -211,10 +211,10 @@ def _prompt_errors(results: Results, about: Any) -> list[str]:
 def _overlap_errors(results: Results) -> list[str]:
     """Return what is wrong with the recorded overlap of prompts and benchmarks."""
     study = results.study
-    decoding, checkpoint = study.run.decodings[0], next(study.checkpoints())
-    questions = {}
+    at, questions = f"{next(study.checkpoints())}/{study.run.decodings[0]}", {}
     for benchmark in study.run.benchmarks:
-        rows = rows_of(study.task(benchmark), results.responses(checkpoint, decoding, benchmark))
+        job = jobs_of(study).one("score", f"{at}/{benchmark}")
+        rows = rows_of(study.task(benchmark), results.responses(job))
         questions[benchmark] = [row["question"] for row in rows]
     published = isinstance(study.data, HubData)
     try:
@@ -252,7 +252,7 @@ def score_errors(results: Results) -> Errors:
     for job in jobs_of(results.study).all("score"):
         (scores,), (responses,) = job.outputs, job.inputs
         try:
-            problems = results.responses(*results.cell(job))
+            problems = results.responses(job)
             if fault := _response_fault(results, job, problems):
                 yield f"{responses}: {fault}"
             elif fault := _score_fault(results, scores, problems, known):
@@ -277,7 +277,7 @@ def origin_errors(results: Results) -> Errors:
             **cell(of, job),
             "responses": results.digest((results.root / responses).resolve()),
         }
-        engines = engines_of(results.responses(*results.cell(job)))
+        engines = engines_of(results.responses(job))
         if engines != [stated.get("engine")] or not engines[0].startswith(package):
             expected["engine"] = f"{package.strip()}, as of the responses: {engines}"
         for key in sorted((stated.keys() | expected.keys()) - (UNREPEATED - expected.keys())):
@@ -286,7 +286,7 @@ def origin_errors(results: Results) -> Errors:
 
 
 def _response_fault(results: Results, job: Job, problems: list[AnsweredProblem]) -> str:
-    study, benchmark = results.study, results.cell(job)[2]
+    study, benchmark = results.study, job.name.rpartition("/")[2]
     made_by, expected = {one.fingerprint for one in problems}, next(job.sources).fingerprint
     if made_by != {expected}:
         return f"of configuration {', '.join(sorted(made_by))}, the study's is {expected}"

@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from stapo import paths
-from stapo.files import fingerprint, read_json, replace_file, write_json
+from stapo.files import DamagedFileError, read_json, replace_file, write_json
 from stapo.provenance import SUMS, environment, file_sha256, is_hidden
 from stapo.records.responses import AnsweredProblem, read_responses
 from stapo.stages import Job, jobs_of
@@ -152,27 +152,13 @@ def about_study(study: Study, root: Path) -> dict[str, Any]:
         "base": {run.size: record["base"] for run, record in runs.items()},
         "prompts": next((record["prompts"] for record in runs.values()), None),
         "fingerprints": {
-            str(checkpoint): _made_by(study, runs, checkpoint) for checkpoint in study.checkpoints()
+            str(one): of_checkpoint(jobs_of(study), one).fingerprint for one in study.checkpoints()
         },
         "training_seconds": sum(record["seconds"] for record in runs.values()),
         "training_gpu_hours": sum(record["gpu_seconds"] for record in runs.values()) / 3600,
         # A run without a meter would make the sum a wrong number.
         "training_joules": None if None in joules else sum(joules),
     }
-
-
-def _made_by(
-    study: Study, runs: Mapping[TrainingRun, Mapping[str, Any]], checkpoint: Checkpoint
-) -> str:
-    """Return the fingerprint of the weights of a checkpoint, by what its training recorded."""
-    if checkpoint.run is None:
-        return of_checkpoint(jobs_of(study), checkpoint).fingerprint
-    step = {"weights_of": f"step{checkpoint.step}"} if checkpoint.step is not None else {}
-    return fingerprint({**runs[checkpoint.run]["config"], **step})
-
-
-class RefusedError(ValueError):
-    """A file is not read; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -200,7 +186,7 @@ class Results:
         lines = [line.partition("  ") for line in text.splitlines()]
         found = {path: stated for stated, _, path in lines}
         if len(found) < len(lines):
-            raise RefusedError(f"{SUMS}: lists a file twice")
+            raise DamagedFileError(f"{SUMS}: lists a file twice")
         return found
 
     def digest_of(self, path: str) -> str | None:
@@ -214,21 +200,14 @@ class Results:
         """Whether all raw data is left out, as in git; see `is_raw`."""
         return not any(map(is_raw, self.files))
 
-    def responses(
-        self, checkpoint: Checkpoint, decoding: str, benchmark: str
-    ) -> list[AnsweredProblem]:
-        """Return the responses of one cell, one item for each problem.
+    def responses(self, score: Job) -> list[AnsweredProblem]:
+        """Return the responses that a job scores, one item for each problem.
 
         Raises:
             DamagedFileError: a line does not have the expected content.
         """
-        path = self.folder / f"completions/{checkpoint}/{decoding}/{benchmark}.jsonl"
-        return read_responses(path, samples=self.study.benchmarks[benchmark].samples)
-
-    def cell(self, job: Job) -> tuple[Checkpoint, str, str]:
-        """Return checkpoint, decoding and benchmark of a job of the stage `score`."""
-        checkpoint, decoding, benchmark = job.name.rsplit("/", 2)
-        return Checkpoint.parse(checkpoint), decoding, benchmark
+        benchmark = self.study.benchmarks[score.name.rpartition("/")[2]]
+        return read_responses(self.root / score.inputs[0], samples=benchmark.samples)
 
 
 def read_published_study(folder: Path) -> Study:
@@ -240,7 +219,7 @@ def read_published_study(folder: Path) -> Study:
     try:
         for name in ("provenance.json", SUMS):
             if fault := _fault(folder / name):
-                raise RefusedError(f"{name}: {fault}")
+                raise DamagedFileError(f"{name}: {fault}")
         return published_study(read_json(folder / "provenance.json")["study"])
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         reason = (str(error).splitlines() or [""])[0] or repr(error)

@@ -40,11 +40,10 @@ from stapo.publication.folder import (
 )
 from stapo.records.scores import read_identity
 from stapo.stages import jobs_of
-from stapo.study import StudyError
 from stapo.text import shorten, visible
 
 UNREADABLE = (
-    OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, ArithmeticError, StudyError,
+    OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, ArithmeticError,
     SafetensorError,
 )  # fmt: skip
 """What reading a file that somebody else wrote may raise."""

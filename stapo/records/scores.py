@@ -95,15 +95,10 @@ METADATA_KEY = b"stapo"
 
 def write_score_file(path: Path, rows: Sequence[ScoreRow], identity: ScoreIdentity) -> None:
     """Write a score file atomically."""
-    schema = SCHEMA.with_metadata(metadata_of(identity))
+    schema = SCHEMA.with_metadata({METADATA_KEY: json.dumps(identity, sort_keys=True)})
     table = pa.Table.from_pylist([vars(row) for row in rows], schema=schema)
     with replace_file(path, "wb") as stream:
         pq.write_table(table, stream)
-
-
-def metadata_of(identity: ScoreIdentity) -> dict[bytes, str]:
-    """Return the metadata of the parquet schema."""
-    return {METADATA_KEY: json.dumps(identity, sort_keys=True)}
 
 
 def read_score_file(path: Path) -> tuple[pa.Table, ScoreIdentity]:

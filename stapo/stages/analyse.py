@@ -6,7 +6,6 @@ from typing import Any
 from stapo import paths
 from stapo.exhibits import figure_names, table_names
 from stapo.stages import Job, Jobs, Resources, Stage, recorded_first
-from stapo.stages.evaluate import place
 from stapo.stages.train import NAMES_OF_METHODS
 from stapo.study import Study
 
@@ -37,7 +36,8 @@ def _tables(of: Jobs) -> Iterator[Job]:
     study = of.study
     settings = shown(study)
     for decoding in study.run.decodings:
-        scores = tuple(job for job in of.all("score") if _is_in_table(study, job, decoding))
+        cells = study.table_cells(decoding)
+        scores = tuple(of.one("score", f"{one}/{decoding}/{name}") for one, name in cells)
         at = {"study": study.name, "decoding": decoding}
         yield Job(
             "tables",
@@ -46,11 +46,6 @@ def _tables(of: Jobs) -> Iterator[Job]:
             {"scores": scores, "overlap": (of.one("overlap", ""),)},
             (paths.MAIN_TABLE.format(**at),),
         )
-
-
-def _is_in_table(study: Study, score: Job, decoding: str) -> bool:
-    checkpoint, under = place(next(score.sources))
-    return under == decoding and study.is_full(checkpoint)
 
 
 def _write_tables(of: Jobs, jobs: list[Job], how: Resources) -> None:

@@ -11,7 +11,7 @@ from stapo import paths
 from stapo.files import fingerprint
 from stapo.locks import take_gpus
 from stapo.provenance import file_sha256
-from stapo.stages import Job, Jobs, Resources, Stage, jobs_of, recorded_first
+from stapo.stages import Job, Jobs, Resources, Stage, recorded_first
 from stapo.stages.prepare import VERIFIER, benchmark_settings, verifier_settings
 from stapo.stages.train import of_checkpoint
 from stapo.study import Checkpoint, Study
@@ -118,14 +118,6 @@ def cell(of: Jobs, job: Job) -> dict[str, Any]:
         "benchmark": job.name.rpartition("/")[2],
         "samples": benchmark["samples"],
     }
-
-
-def score_identity(
-    study: Study, checkpoint: Checkpoint, decoding: str, benchmark: str
-) -> dict[str, Any]:
-    """Return what a score file says of itself."""
-    of = jobs_of(study)
-    return cell(of, of.one("score", f"{checkpoint}/{decoding}/{benchmark}"))
 
 
 def _score(of: Jobs, jobs: list[Job], how: Resources) -> None:

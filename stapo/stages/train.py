@@ -18,7 +18,7 @@ from stapo.locks import take_gpus
 from stapo.methods import OF_RIVALS, Method
 from stapo.provenance import SUMS, changed_files, file_sha256
 from stapo.stages import Job, Jobs, Resources, Stage, recorded_in
-from stapo.study import Checkpoint, Study, StudyError, TrainingRun
+from stapo.study import Checkpoint, Study, StudyError
 from stapo.study.files import function_name
 from stapo.study.reading import published_content
 from stapo.study.schema import TrainingSettings
@@ -81,12 +81,6 @@ def _trainings(of: Jobs) -> Iterator[Job]:
         )
 
 
-def run_of(job: Job) -> TrainingRun:
-    """Return the training of a job."""
-    size, method, seed = job.name.rsplit("/", 2)
-    return TrainingRun(size, method, int(seed.removeprefix("seed")))
-
-
 def trained(job: Job) -> Path:
     """Return the directory in which a training writes its results, laid out as they are published."""
     return Path(paths.TRAIN_WORK.format(fingerprint=job.fingerprint)) / paths.TRAINED
@@ -124,18 +118,18 @@ def _is_finished(study: Study, job: Job, how: Resources) -> bool:
 
 def _made_from(study: Study, job: Job) -> tuple[Path, Path]:
     """Return the base model and the prompts of a training."""
-    at = {"study": study.name, "size": run_of(job).size}
+    at = {"study": study.name, "size": job.name.split("/")[0]}
     return Path(paths.BASE_MODEL.format(**at)), Path(paths.PROMPTS.format(**at))
 
 
 def _train(study: Study, job: Job) -> None:
     from stapo.training.run import TrainingJob, leave, train
 
-    this, out = run_of(job), trained(job)
+    (size, method, _), out = job.name.split("/"), trained(job)
     train(
         TrainingJob(
-            **_given(study, job, this.size, this.method),
-            seed=this.seed,
+            **_given(study, job, size, method),
+            seed=job.settings["seed"],
             base=_made_from(study, job)[0],
             work=out.parent,
             out=out,
@@ -179,7 +173,7 @@ def _weights(of: Jobs) -> Iterator[Job]:
     study = of.study
     steps = study.kept_steps()
     for job, this in zip(of.all("train"), study.runs(), strict=True):
-        points = (Checkpoint.of(this, step) for step in (None, *steps))
+        points = (Checkpoint(*this, step) for step in (None, *steps))
         places = tuple(paths.checkpoint_path(study.name, point) for point in points)
         yield Job("weights", job.name, {"steps": steps}, {"train": job}, weights=places)
 
@@ -252,9 +246,9 @@ def _intervene(of: Jobs, jobs: list[Job], how: Resources) -> None:
     from stapo.training.launch import require_fit
 
     study = of.study
+    take_gpus(how.gpus)
     for job in jobs:
         size = Checkpoint.parse(job.name).size
-        take_gpus(how.gpus)
         if how.gpus is not None:
             require_fit(study, how.gpus)
         intervene(

@@ -56,14 +56,10 @@ class Document:
         """Return one line for each problem: its place, what is wrong, and the line in a file if known."""
         found = []
         for at, about in problems:
-            place, parent = _joined(at), _joined(at[:-1])
+            place, parent = (".".join(map(str, one)) for one in (at, at[:-1]))
             line = self.lines.get(place) or self.lines.get(parent)
             found.append(": ".join(filter(None, (place, about))) + (f" ({line})" if line else ""))
         return found
-
-
-def _joined(place: Place) -> str:
-    return ".".join(map(str, place))
 
 
 def shown_path(path: Path) -> str:

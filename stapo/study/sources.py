@@ -75,7 +75,7 @@ class HubData(Strict):
         None, description="Expected number of unique prompts, also with conflicting answers"
     )
     sha256: Sha256 | None = Field(
-        None, description="Expected SHA-256 of the prompts, as printed by `stapo prompts`"
+        None, description="Expected SHA-256 of the prompts, as printed by `stapo run prompts`"
     )
 
 

@@ -64,11 +64,6 @@ class Checkpoint:
     """The optimiser step after which a training kept them, None for its last step."""
 
     @classmethod
-    def of(cls, run: TrainingRun, step: int | None = None) -> Self:
-        """Return the checkpoint of a training after a step, or after its last one."""
-        return cls(*run, step)
-
-    @classmethod
     def parse(cls, name: str) -> Self:
         """Return the checkpoint of a name: `size/base`, `size/method/seedK` or `size/method/seedK/stepN`.
 
@@ -232,7 +227,7 @@ class Study(Strict):
             yield Checkpoint(size)
         for run in self.runs():
             for step in (*self.kept_steps(), None):
-                yield Checkpoint.of(run, step)
+                yield Checkpoint(*run, step)
 
     def intervened(self) -> list[Checkpoint]:
         """Return the checkpoints at which interventions are made."""

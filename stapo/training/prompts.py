@@ -85,7 +85,7 @@ def read_prompts(path: Path) -> list[dict[str, Any]]:
     """
     records = read_published(path, ("question", "answer"))
     if not records:
-        raise StudyError([f"{path}: no training prompts; write them with `stapo prompts`"])
+        raise StudyError([f"{path}: no training prompts; run `stapo run prompts --study STUDY`"])
     return records
 
 

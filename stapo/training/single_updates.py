@@ -66,7 +66,7 @@ class InterventionTrainer(StapoTrainer):
                     "exp_avg_sq": moments[name].to(parameter.device).clone(),
                 }
         # The colocated vLLM gets the weights at the next generation.
-        self._last_loaded_step = -1
+        self._last_loaded_step, self.penalty_state = -1, None
 
     def moments(self) -> dict[str, Tensor]:
         """Return the second moments of the optimiser, on the CPU."""
@@ -123,7 +123,9 @@ class InterventionTrainer(StapoTrainer):
         count, total = int(silenced.sum()), int(mask.sum())
         if count == 0:
             return whole
-        if self.method.aggregation != "token_mean" or self.method.kl_coefficient > 0:
+        method = self.method
+        parts = (method.aggregation, method.divisor, method.weighting, method.penalty)
+        if parts != ("token_mean", "kept", "none", "none") or method.kl_coefficient > 0:
             return self.gradient(rollout, mask & ~silenced)
         own = self.gradient(rollout, silenced)
         return {

@@ -105,23 +105,18 @@ def select(
 
     Entropies are rounded to a fixed resolution first, so that numerical noise does not decide between
     equal ones. The shapes are (R, T) and (R,); the seed is for a random selection.
-    """
-    chosen, draws = selection_of(method)
-    drawn = {"seed": seed} if draws else {}
-    return chosen(
-        logps, at_resolution(entropies), advantages, mask, **method.selection_args, **drawn
-    )
-
-
-def selection_of(method: Method) -> tuple[Callable[..., Tensor], bool]:
-    """Return the token selection of a method, and whether it takes the seed of the step.
 
     Raises:
         StudyError: a function of the study's own is missing or has changed.
     """
-    if not method.is_own:
-        return SELECTIONS[method.selection], method.spec.draws
-    return _own(method.selection, method.selection_sha256)
+    if method.is_own:
+        chosen, draws = _own(method.selection, method.selection_sha256)
+    else:
+        chosen, draws = SELECTIONS[method.selection], method.spec.draws
+    drawn = {"seed": seed} if draws else {}
+    return chosen(
+        logps, at_resolution(entropies), advantages, mask, **method.selection_args, **drawn
+    )
 
 
 @cache

@@ -26,7 +26,7 @@ from stapo.publication.folder import (
     write_provenance,
 )
 from stapo.publication.verify import CHECKS, LIMITS, RAW_CHECKS, SUMMARY, guarded, opened, verify
-from stapo.records.scores import metadata_of, read_identity
+from stapo.records.scores import METADATA_KEY, read_identity
 from stapo.study import StudyError, parse_study
 
 pytestmark = pytest.mark.slow
@@ -151,7 +151,8 @@ def cell_changed(change: Callable[[list[Any]], Any]) -> Change:
 def said_of_score(**fields: Any) -> Change:
     def apply(folder: Path) -> None:
         identity = {**read_identity(folder / SCORE), **fields}
-        table = pq.read_table(folder / SCORE).replace_schema_metadata(metadata_of(identity))
+        metadata = {METADATA_KEY: json.dumps(identity)}
+        table = pq.read_table(folder / SCORE).replace_schema_metadata(metadata)
         pq.write_table(table, folder / SCORE)
 
     return apply

@@ -2,6 +2,7 @@
 
 import json
 from random import Random
+from shutil import copy
 
 import jsonschema
 import pytest
@@ -168,12 +169,12 @@ def test_a_checkpoint_of_the_curve_answers_its_benchmarks_under_its_decoding(raw
     assert list(steps.values()) == study.kept_steps() == [20, 40, 60, 80]
     assert [step for c, step in steps.items() if study.is_full(c)] == [40, 80]
     own = TrainingRun("tiny", "stapo", 0)
-    assert study.answered(Checkpoint.of(own, 20), "t0.7-p0.9") == ["chain-3"]
-    assert study.answered(Checkpoint.of(own, 20), "t1.0-p1.0") == []
-    for checkpoint in (Checkpoint("tiny"), Checkpoint.of(own, 40), Checkpoint.of(own)):
+    assert study.answered(Checkpoint(*own, 20), "t0.7-p0.9") == ["chain-3"]
+    assert study.answered(Checkpoint(*own, 20), "t1.0-p1.0") == []
+    for checkpoint in (Checkpoint("tiny"), Checkpoint(*own, 40), Checkpoint(*own)):
         assert study.answered(checkpoint, "t0.7-p0.9") == ["chain-2", "chain-3"]
     more = {*study.cells("t0.7-p0.9")} - {*before.cells("t0.7-p0.9")}
-    assert more == {(Checkpoint.of(own, step), "chain-3") for step in (20, 60)}
+    assert more == {(Checkpoint(*own, step), "chain-3") for step in (20, 60)}
     assert list(study.table_cells("t0.7-p0.9")) == list(before.cells("t0.7-p0.9"))
 
 
@@ -185,7 +186,7 @@ NAMES = st.text(st.characters(exclude_characters="/", codec="utf-8"), min_size=1
 def test_the_name_of_a_checkpoint_leads_back_to_it_and_no_other_name_to_any(
     size, method, seed, step
 ):
-    checkpoint = Checkpoint.of(TrainingRun(size, method, seed), step)
+    checkpoint = Checkpoint(size, method, seed, step)
     assert Checkpoint.parse(str(checkpoint)) == checkpoint
     assert Checkpoint.parse(str(Checkpoint(size))) == Checkpoint(size)
     for name in ("", size, f"{size}/{method}", f"{size}/base\n", f"{size}/{method}/seed0{seed}"):
@@ -250,6 +251,8 @@ def test_no_fingerprint_depends_on_the_order_of_keys(tmp_path):
     """Otherwise `status`, which reads another text than Snakemake, would contradict it."""
     (tmp_path / "code.py").write_text(CODE)
     (tmp_path / "p.jsonl").write_text('{"question": "1+1=?", "answer": 2}\n')
+    for code in STUDIES.glob("*.py"):
+        copy(code, tmp_path)
     rng = Random(0)
     for text in (OWN_FILES, *(path.read_text() for path in SHIPPED)):
         found = []

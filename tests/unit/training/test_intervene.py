@@ -141,12 +141,16 @@ def rollout(world, tmp_path_factory):
     return job, trainer, found
 
 
-@pytest.mark.parametrize(("arm", "method"), [(NOTHING, JUSTRL), (SILENCED, OFTEN)])
+@pytest.mark.parametrize(
+    ("arm", "method"),
+    [(NOTHING, JUSTRL), (SILENCED, OFTEN), (SILENCED, replace(OFTEN, divisor="all"))],
+)
 def test_the_gradient_of_an_arm_is_that_of_its_method(rollout, arm, method):
     job, trainer, found = rollout
     batch = mini_batch(found)
     silenced = silenced_by_arm(batch, job.method, 0)[arm]
-    ours = trainer.gradient_without(found, silenced, trainer.gradient(found, batch.mask))
+    with patch.object(trainer, "method", replace(trainer.method, divisor=method.divisor)):
+        ours = trainer.gradient_without(found, silenced, trainer.gradient(found, batch.mask))
     with patch.object(trainer, "method", method):
         trainer.model.zero_grad()
         trainer._accumulate_gradients(trainer.model, found)
