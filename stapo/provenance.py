@@ -27,10 +27,11 @@ LOCK = ROOT / "requirements" / "lock.txt"
 @cache
 def provenance() -> dict[str, Any]:
     """Return the record that every score contains: commit, packages, hardware."""
+    # Results, studies and files beside them are no code: records have the content of what was used.
+    changed = _git("status", "--porcelain", "--", *CODE, ":!workflows/studies")
     return {
         "commit": _git("rev-parse", "HEAD"),
-        # Results, studies and files beside the code are none: records have the content of what was used.
-        "dirty": bool(_git("status", "--porcelain", "--", *CODE, ":!workflows/studies")),
+        "dirty": None if changed is None else bool(changed),
         "packages": {name: version(name) for name in PACKAGES},
         "python": platform.python_version(),
         "machine": platform.machine(),

@@ -97,7 +97,7 @@ def write_provenance(study: Study, root: Path = Path()) -> list[Path]:
     """
     folder = root / paths.RESULTS.format(study=study.name)
     belongs = layout(study)
-    known: dict[str, str] = {}
+    known, gpus = dict[str, str](), set[str]()
     for run in study.runs():
         record = read_run(study, root, run)
         if record["fingerprint"] != jobs_of(study).one("train", run).fingerprint:
@@ -105,11 +105,14 @@ def write_provenance(study: Study, root: Path = Path()) -> list[Path]:
                 f"{run.size} {run.method} seed {run.seed}: trained with other settings; run snakemake again"
             )
         known |= named_by(run, record)
+        gpus |= {*record["environment"]["gpus"]}
     about, sums = (
         root / path.format(study=study.name) for path in (paths.PROVENANCE, paths.CHECKSUMS)
     )
-    now = {"written": datetime.now(UTC).isoformat(timespec="seconds"), "environment": environment()}
-    write_json(about, {**about_study(study, root), **now})
+    written, made = datetime.now(UTC).isoformat(timespec="seconds"), environment()
+    # This machine may have GPUs that no training used.
+    made["gpus"] = [gpu for gpu in made["gpus"] if gpu in gpus]
+    write_json(about, {**about_study(study, root), "written": written, "environment": made})
     lines = [
         f"{known.get(place) or file_sha256(path)}  {place}\n"
         for place, path in admit(study, folder, belongs)[0].items()
