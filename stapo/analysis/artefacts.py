@@ -32,9 +32,6 @@ SAME_PACKAGES = (
 VERDICT_COLUMNS = {"rule": "correct", "verifier": "correct_with_verifier"}
 ALL = "all"
 """Size of a row about all base models, where these differ only in their seed."""
-POOLED = (
-    f"Size `{ALL}`: the {{}} base models, which differ only in their seed, take the place of seeds."
-)
 MOST_LINES = 3
 """More files than this that are missing, or made with other settings, are one line."""
 
@@ -140,8 +137,8 @@ def read_tables(
             stale.append(f"{path}: {made}, expected {job.fingerprint}; run snakemake again")
         else:
             errors += _problems(path, identity, provenance)
-        if not provenance:
-            provenance |= {**identity.get("provenance", {}), "engine": identity.get("engine")}
+            if not provenance:
+                provenance |= {**identity.get("provenance", {}), "engine": identity.get("engine")}
         tables[checkpoint, benchmark] = table
     shown = paths.MAIN_TABLE.format(study=study.name, decoding=decoding)
     about = "or, if the folder is without its raw data, as in git: read "

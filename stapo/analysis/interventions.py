@@ -33,7 +33,8 @@ QUANTITIES = {
         "Entropy, own rollout [nats]", lambda one, arm: arm.entropy_rollout - one.entropy_rollout
     ),
     "tail_mass": Quantity(
-        "Tail mass", lambda one, arm: (arm.tail_mass or nan) - (one.tail_mass or nan)
+        "Tail mass",
+        lambda one, arm: nan if arm.tail_mass is None else arm.tail_mass - (one.tail_mass or 0.0),
     ),
     "reward": Quantity("Reward", lambda one, arm: arm.reward - one.reward),
     "gradient_norm": Quantity("Gradient norm", lambda one, arm: arm.gradient_norm),

@@ -121,13 +121,9 @@ def render(table: Table, suffix: str, title: str, made_by: str) -> str:
     """Return a table of evidence as `md` or `csv`."""
     if suffix == "csv":
         return csv_text(_csv_lines(table))
-    found = table
-    texts = [
-        f"# {markdown(title)}",
-        markdown(found.caption),
-        markdown_grid(found.columns, found.rows),
-    ]
-    return "\n\n".join([*texts, *map(markdown, found.notes), f"Configuration {made_by}.\n"])
+    grid = markdown_grid(table.columns, table.rows)
+    texts = [f"# {markdown(title)}", markdown(table.caption), grid, *map(markdown, table.notes)]
+    return "\n\n".join([*texts, f"Configuration {made_by}.\n"])
 
 
 def markdown_grid(found: Sequence[Column[Row]], rows: Iterable[Row]) -> str:

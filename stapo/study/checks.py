@@ -13,7 +13,11 @@ from stapo.study.study import BASE_TITLE, Study
 from stapo.tasks import benchmark_definitions
 
 CLIPS = ("clip_low", "clip_high", "dual_clip")
-RESERVED = {"methods": ["base"], "models": ["verifier", "verifier.json"], "benchmarks": ["avg"]}
+RESERVED = {
+    "methods": ["base"],
+    "models": ["all", "verifier", "verifier.json"],
+    "benchmarks": ["avg"],
+}
 """Section -> names of something else in paths or tables."""
 MAX_CELLS = 50_000
 """Maximum number of score files of a study; Snakemake keeps a job for each in memory."""

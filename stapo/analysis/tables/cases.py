@@ -21,7 +21,7 @@ LARGEST, RANDOM = 3, 3
 """Number of cases of each choice, per method and size; our choice."""
 BEFORE, AFTER = 60, 20
 """Characters of the context that the table shows."""
-WHITE = {" ": "\u2423", "\n": "\u21b5", "\t": "\u21e5"}
+WHITE = str.maketrans({" ": "\u2423", "\n": "\u21b5", "\t": "\u21e5"})
 """White space -> the sign that stands for it where a token is shown alone."""
 COLUMNS: list[Column[SimpleNamespace]] = [
     SIZE,
@@ -69,13 +69,8 @@ def cases(one: Recorded) -> Iterator[SimpleNamespace]:
         row = SimpleNamespace(**{str(name): value for name, value in found.items()})
         row.context = context_of(row.before, row.token, row.after)
         row.top = top_text(row.top_tokens, row.top_probabilities)
-        row.token = literal(row.token)
+        row.token = row.token.translate(WHITE)
         yield row
-
-
-def literal(token: str) -> str:
-    """Return a token with signs for its white space, so that every token can be seen."""
-    return "".join(WHITE.get(character, character) for character in token)
 
 
 def top_text(tokens: Any, probabilities: Any) -> str:
@@ -83,7 +78,7 @@ def top_text(tokens: Any, probabilities: Any) -> str:
     if tokens is None or probabilities is None:
         return ""
     pairs = zip(tokens, probabilities, strict=True)
-    return ", ".join(f"{literal(token)} {100 * float(p):.3g}" for token, p in pairs)
+    return ", ".join(f"{token.translate(WHITE)} {100 * float(p):.3g}" for token, p in pairs)
 
 
 def context_of(before: str, token: str, after: str) -> str:

@@ -88,7 +88,8 @@ def _curve(artefacts: Artefacts) -> Values:
     if not study.kept_steps() or not curves:
         return {}
     # The one with the most points.
-    shares = shares_of(artefacts, *curves[-1 if study.evaluation.curve else 0])
+    curve = study.evaluation.curve
+    shares = shares_of(artefacts, *((curve.decoding, curve.benchmarks) if curve else curves[0]))
 
     def mean(run: TrainingRun) -> float:
         line = accuracy_line(study, run, shares)
@@ -186,10 +187,11 @@ def gap(ours: Sequence[float], theirs: Sequence[float]) -> Gap:
 
 def _exact(kind: Literal["samples", "independent"], statistic: Any, *of: Sequence[float]) -> float:
     """Return the two-sided p-value of an exact permutation test; nan with one training or too many."""
-    if not 1 < len(of[0]) <= EXACT or not all(map(isfinite, chain(*of))):
-        return nan
+    number = len(of[0])
+    count = 2**number if kind == "samples" else comb(2 * number, number)
     # All permutations are counted where there are no more of them than resamples.
-    count = comb(2 * EXACT, EXACT)
+    if number < 2 or count > comb(2 * EXACT, EXACT) or not all(map(isfinite, chain(*of))):
+        return nan
     found = permutation_test(of, statistic, permutation_type=kind, n_resamples=count, rng=0)
     return float(found.pvalue)
 

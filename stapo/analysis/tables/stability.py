@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stapo.analysis.artefacts import Artefacts, sizes_of, units_of
+from stapo.analysis.artefacts import ALL, Artefacts, sizes_of, units_of
 from stapo.analysis.curves import Values, moving_mean, values_of, width_of
 from stapo.analysis.table import METHOD, SIZE, Column, Table, estimated
 from stapo.evaluation.statistics import Array, Interval, mean_of_seeds, ratio_of_seeds
@@ -144,6 +144,6 @@ def make(artefacts: Artefacts) -> Table:
             "Lowest and highest: the moving mean of the entropy after the warm-up, relative to the higher "
             "and to the lower one of its values at the start and after the warm-up. Collapsed: lowest below "
             f"{COLLAPSE:g}; exploded: highest above {EXPLOSION:g}. These limits are our choice.",
-            *[ONE_SEED] * (len(study.run.seeds) == 1),
+            *[ONE_SEED] * (len(study.run.seeds) == 1 and ALL not in sizes_of(study)),
         ],
     )
