@@ -30,8 +30,8 @@ from stapo.study import TrainingRun
 
 EXHIBIT = Exhibit(order=15, title="Endpoints of the trainings")
 Values = dict[TrainingRun, float]
-EXACT = 10
-"""Trainings of a method up to which all exchanges of two methods' trainings are counted."""
+EXACT = comb(20, 10)
+"""Permutations up to which all are counted: the exchanges of 10 and 10 trainings, the signs of 17 pairs."""
 PAIRED = (
     f"Size `{ALL}`: differences are paired by base model and training seed, with Student's interval over "
     "pairs and over base models, and p is the exact test over all signs."
@@ -44,7 +44,7 @@ class Gap(NamedTuple):
     value: Interval
     """Target minus method, with Welch's interval, or Student's over pairs of trainings."""
     p_value: float
-    """Of the exact test; nan with one training or with more than `EXACT`."""
+    """Of the exact test; nan with one training, or with more permutations than `EXACT`."""
     detectable: float
     """Difference that is found with a power of 80 %."""
     over_models: Interval | None = None
@@ -190,7 +190,7 @@ def _exact(kind: Literal["samples", "independent"], statistic: Any, *of: Sequenc
     number = len(of[0])
     count = 2**number if kind == "samples" else comb(2 * number, number)
     # All permutations are counted where there are no more of them than resamples.
-    if number < 2 or count > comb(2 * EXACT, EXACT) or not all(map(isfinite, chain(*of))):
+    if number < 2 or count > EXACT or not all(map(isfinite, chain(*of))):
         return nan
     found = permutation_test(of, statistic, permutation_type=kind, n_resamples=count, rng=0)
     return float(found.pvalue)
