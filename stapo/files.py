@@ -37,6 +37,13 @@ def replace_file(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
         aside.unlink(missing_ok=True)
 
 
+def write(path: Path, content: str | bytes) -> Path:
+    """Write a file atomically, and return its path."""
+    with replace_file(path, "w" if isinstance(content, str) else "wb") as stream:
+        stream.write(content)
+    return path
+
+
 def sync(path: Path) -> None:
     """Flush a file, or the entries of a directory, to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
@@ -83,8 +90,7 @@ def link_tree(source: Path, target: Path) -> None:
 
 def write_json(path: Path, value: Any) -> None:
     """Write a value atomically as indented JSON with sorted keys."""
-    with replace_file(path) as stream:
-        stream.write(json_text(value))
+    write(path, json_text(value))
 
 
 def canonical(value: Any) -> str:

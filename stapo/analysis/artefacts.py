@@ -53,6 +53,24 @@ def units_of(study: Study, size: str, method: str) -> list[list[TrainingRun]]:
     return [[TrainingRun(size, method, seed)] for seed in of.seeds]
 
 
+class Trained(NamedTuple):
+    """A method at a size, and something of each of its trainings."""
+
+    size: str
+    title: str
+    units: list[list[Any]]
+    """By `units_of`."""
+
+
+def trained(study: Study, of: Callable[[TrainingRun], Any]) -> list[Trained]:
+    """Return a row for each size and method, with something of its trainings."""
+    return [
+        Trained(size, study.title(name), [[*map(of, unit)] for unit in units_of(study, size, name)])
+        for size in sizes_of(study)
+        for name in study.run.methods
+    ]
+
+
 class StaleScoreError(ValueError):
     """Scores do not belong to the study in its current state."""
 

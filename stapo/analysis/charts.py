@@ -35,8 +35,7 @@ import pandas as pd
 from stapo import paths
 from stapo.analysis.artefacts import Artefacts
 from stapo.evaluation.statistics import Interval
-from stapo.files import replace_file
-from stapo.study import Study
+from stapo.files import write
 from stapo.text import escape, visible
 
 alt.data_transformers.enable("default", max_rows=None)
@@ -277,12 +276,10 @@ def _converter() -> Any:
     return vl_convert
 
 
-def write_figure(study: Study, name: str, root: Path = Path()) -> list[Path]:
+def write_figure(artefacts: Artefacts, name: str) -> list[Path]:
     """Write one figure of a study in all formats."""
     written = []
-    for suffix, content in image(chart_of(Artefacts(study, root), name)).items():
-        path = root / paths.FIGURE.format(study=study.name, figure=name, suffix=suffix)
-        with replace_file(path, "wb") as stream:
-            stream.write(content)
-        written.append(path)
+    for suffix, content in image(chart_of(artefacts, name)).items():
+        at = paths.FIGURE.format(study=artefacts.study.name, figure=name, suffix=suffix)
+        written.append(write(artefacts.root / at, content))
     return written

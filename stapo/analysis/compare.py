@@ -1,12 +1,13 @@
 """Comparison of two score files, or of two folders of them: of engines, versions, machines or checkpoints.
 
 A folder is `scores/CHECKPOINT/DECODING`; each benchmark that both have counts the same in Avg. Differences
-are paired by problem.
+are paired by problem. Verdicts are the verifier's where all have the same one, otherwise those of the rules.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from rich.console import Console
@@ -23,14 +24,14 @@ from stapo.evaluation.statistics import (
     paired_difference,
     problem_counts,
 )
-from stapo.files import DamagedFileError
 from stapo.records.scores import read_score_file
 from stapo.study import StudyError
 from stapo.text import visible
 
 SEED = 0
-Read = dict[str, tuple[list[str], Array]]
-"""Benchmark -> golds (P,) and verdicts (1, P, N)."""
+VERDICTS = ("correct", "correct_with_verifier")
+Read = dict[str, tuple[list[str], Array, Any]]
+"""Benchmark -> golds (P,), the columns `VERDICTS` (2, P, N), and the verifier."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,18 +75,24 @@ def compare(first: Path, second: Path) -> Comparison:
     if first.is_file() and second.is_file():
         both = [{"problems": next(iter(one.values()))} for one in both]
     names = dict.fromkeys(name for one in both for name in one)
-    common = {
-        name: (both[0][name][1], both[1][name][1])
+    common = [
+        name
         for name in names
         if all(name in one for one in both) and both[0][name][0] == both[1][name][0]
-    }
+    ]
     warnings = [
         f"{name}: not in both, or other problems; left out" for name in names if name not in common
     ]
     if not common:
         raise StudyError([visible(f"{first} and {second} have no benchmark in common")])
     warnings.append("differences are between checkpoints, not between methods")
-    rows = list(_differences(common))
+    judges = [one[name][2] for one in both for name in common]
+    alike = bool(judges[0]) and all(one == judges[0] for one in judges)
+    if any(judges):
+        by = "with the verifier" if alike else "by the rules, since not all have the same verifier"
+        warnings.append(f"verdicts {by}")
+    pairs = {name: [one[name][1][[int(alike)]] for one in both] for name in common}
+    rows = list(_differences(pairs))
     adjusted = holm([row.p_value for row in rows])
     rows = [replace(row, p_holm=p) for row, p in zip(rows, adjusted, strict=True)]
     return Comparison(first=str(first), second=str(second), warnings=warnings, differences=rows)
@@ -100,16 +107,17 @@ def _read(path: Path, errors: list[str]) -> Read:
     for file in files:
         try:
             table, identity = read_score_file(file)
-            golds, verdicts = (
-                by_problem(table, identity["samples"], name) for name in ("gold", "correct")
+            golds, *verdicts = (
+                by_problem(table, identity["samples"], name) for name in ("gold", *VERDICTS)
             )
-            found[file.stem] = [str(one[0]) for one in golds], verdicts[None].astype(float)
-        except (DamagedFileError, OSError, ValueError, KeyError, TypeError) as error:
+            arrays = np.stack(verdicts).astype(float)
+            found[file.stem] = [str(one[0]) for one in golds], arrays, identity.get("verifier")
+        except (OSError, ValueError, KeyError, TypeError) as error:
             errors.append(f"{file}: no score file, or damaged: {' '.join(str(error).split())}")
     return found
 
 
-def _differences(pairs: Mapping[str, tuple[Array, Array]]) -> Iterator[Compared]:
+def _differences(pairs: Mapping[str, Sequence[Array]]) -> Iterator[Compared]:
     """Yield the difference on each benchmark, and on average where there are several."""
     rng = np.random.default_rng(SEED)
     counts = {name: problem_counts(pair[0].shape[1], rng) for name, pair in pairs.items()}

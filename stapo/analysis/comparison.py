@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import combinations
+from itertools import combinations, product
 
 import numpy as np
 
@@ -104,9 +104,7 @@ def main_table(study: Study, decoding: str, scores: Scores) -> MainTable:
     targets, baselines = study.compared()
     pairs = {
         (size, target, baseline): ((size, target), (size, baseline))
-        for size in study.run.sizes
-        for target in targets
-        for baseline in baselines
+        for size, target, baseline in product(study.run.sizes, targets, baselines)
         if target != baseline
     }
     if not study.run.methods:
@@ -147,31 +145,19 @@ def _problems(study: Study, scores: Scores) -> dict[str, int]:
 
 
 def _rows(study: Study, scores: Scores, found: Resampled) -> list[TableRow]:
-    return [
-        TableRow(
-            size=size,
-            method=method,
-            title=study.title(method),
-            source="" if method == "base" else study.method(method).source,
-            cells=one.values,
-            best=_best(
-                one.values, [row.values for (other, _), row in found.items() if other == size]
-            ),
-            responses={b: scores.cells[size, method, b] for b in study.run.benchmarks},
+    rows = []
+    for (size, method), one in found.items():
+        others = [row.values for (other, _), row in found.items() if other == size]
+        # Values that are equal as printed are ties.
+        best = frozenset(
+            column
+            for column, cell in one.values.items()
+            if round(cell.value, 2) == max(round(row[column].value, 2) for row in others)
         )
-        for (size, method), one in found.items()
-    ]
-
-
-def _best(
-    cells: Mapping[str, Interval], others: Sequence[Mapping[str, Interval]]
-) -> frozenset[str]:
-    """Return the columns in which no other row is better; values that are equal as printed are ties."""
-    return frozenset(
-        column
-        for column, cell in cells.items()
-        if round(cell.value, 2) == max(round(row[column].value, 2) for row in others)
-    )
+        source = "" if method == "base" else study.method(method).source
+        cells = {b: scores.cells[size, method, b] for b in study.run.benchmarks}
+        rows.append(TableRow(size, method, study.title(method), source, one.values, best, cells))
+    return rows
 
 
 def _headline(

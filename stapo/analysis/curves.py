@@ -169,12 +169,9 @@ def accuracy_line(
     study: Study, run: TrainingRun, shares: Mapping[Checkpoint, float]
 ) -> dict[int, float]:
     """Return step -> accuracy in percent of a training's checkpoints with scores; 0 is the base model."""
-    line = {0: 100 * shares[Checkpoint(run.size)]}
-    for step in (*study.kept_steps(), study.training.steps):
-        name = study.checkpoint(run.size, run.method, run.seed, step)
-        if name in shares:
-            line[step] = 100 * shares[name]
-    return line
+    steps = (*study.kept_steps(), study.training.steps)
+    line = {0: Checkpoint(run.size)} | {step: study.checkpoint(*run, step) for step in steps}
+    return {step: 100 * shares[one] for step, one in line.items() if one in shares}
 
 
 def over_steps(
@@ -189,27 +186,20 @@ def over_steps(
 
     `reference` is height and label of a horizontal line.
     """
-    study = artefacts.study
+    study, panels = artefacts.study, []
     values = artefacts.of_runs(lambda run: values_of(artefacts, run, name))
-    rows = {size: [*rows_of_size(study, size, values)] for size in study.run.sizes}
-    if log:  # A group without a value above 0 has no line: Vega warns of a scale without values.
-        above = {(size, row["group"]) for size, of in rows.items() for row in of if row["y"] > 0}
-        rows = {
-            size: [
-                row | {"y": row["y"] if row["y"] > 0 else nan}
-                for row in of
-                if (size, row["group"]) in above
-            ]
-            for size, of in rows.items()
-        }
     group = charts.colours(artefacts.titles())
     x, y = charts.x_axis("optimiser step", whole=True), charts.y_axis(label, log=log)
     line = charts.rule(*reference) if reference else []
+    for size in study.run.sizes:
+        rows = [*rows_of_size(study, size, values)]
+        if log:
+            # A group without a value above 0 has no line: Vega warns of a scale without values.
+            above = {row["group"] for row in rows if row["y"] > 0}
+            rows = [row for row in rows if row["group"] in above]
+            rows = [row | {"y": row["y"] if row["y"] > 0 else nan} for row in rows]
+        panels.append(charts.panel([*charts.lines(rows, x, y, group), *line], size))
     caption = f"{title} over the optimiser steps. {lines_of(study)}"
     if log:
         caption += " A logarithmic axis has no 0: there, a line has a gap."
-    return charts.grid(
-        [charts.panel([*charts.lines(of, x, y, group), *line], size) for size, of in rows.items()],
-        caption,
-        share_y=True,
-    )
+    return charts.grid(panels, caption, share_y=True)

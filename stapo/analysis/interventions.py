@@ -1,6 +1,6 @@
 """What single updates changed: quantities of an update, their means over base models, and the lemma."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from math import nan
 from typing import Any, NamedTuple
 
@@ -16,48 +16,51 @@ from stapo.study import Study
 Values = NDArray[Any]
 
 
-class Quantity(NamedTuple):
-    """A number that each update of each repetition has."""
-
-    heading: str
-    """Of the column of a table, with the unit."""
-    of: Callable[[Repetition, ArmRecord], float]
-
-
-QUANTITIES = {
-    "entropy": Quantity("Entropy [nats]", lambda one, arm: arm.entropy - one.entropy),
-    "entropy_resampled": Quantity(
-        "Entropy, sampled anew [nats]", lambda one, arm: arm.entropy_resampled - one.entropy
+Of = Callable[[Repetition, ArmRecord], float]
+QUANTITIES: dict[str, tuple[str, Of]] = {
+    "entropy": ("Entropy [nats]", lambda one, arm: arm.entropy - one.entropy),
+    "entropy_resampled": (
+        "Entropy, sampled anew [nats]",
+        lambda one, arm: arm.entropy_resampled - one.entropy,
     ),
-    "entropy_rollout": Quantity(
-        "Entropy, own rollout [nats]", lambda one, arm: arm.entropy_rollout - one.entropy_rollout
+    "entropy_rollout": (
+        "Entropy, own rollout [nats]",
+        lambda one, arm: arm.entropy_rollout - one.entropy_rollout,
     ),
-    "tail_mass": Quantity(
+    "tail_mass": (
         "Tail mass",
         lambda one, arm: nan if arm.tail_mass is None else arm.tail_mass - (one.tail_mass or 0.0),
     ),
-    "reward": Quantity("Reward", lambda one, arm: arm.reward - one.reward),
-    "gradient_norm": Quantity("Gradient norm", lambda one, arm: arm.gradient_norm),
-    "cosine": Quantity("Cosine", lambda one, arm: arm.cosine),
-    "kl": Quantity("KL [nats per token]", lambda one, arm: arm.kl),
+    "reward": ("Reward", lambda one, arm: arm.reward - one.reward),
+    "gradient_norm": ("Gradient norm", lambda one, arm: arm.gradient_norm),
+    "cosine": ("Cosine", lambda one, arm: arm.cosine),
+    "kl": ("KL [nats per token]", lambda one, arm: arm.kl),
 }
-"""Name -> quantity; entropies, tail mass and rewards are changes by the update."""
+"""Name -> heading, and number of an update; entropies, tail mass and rewards are changes by the update."""
 
 
 class Updates(NamedTuple):
-    """The updates of an arm, or of a method, at checkpoints of one method or at the base models."""
+    """The updates of an arm or of a method."""
 
     at: str
-    """Title of the method whose checkpoints these are."""
+    """Title of the checkpoint, or of the method whose checkpoints these are."""
     name: str
     """Of the arm or of the method that made the updates."""
-    repetitions: Mapping[str, Sequence[Repetition]]
-    """Base model -> repetitions at its checkpoints."""
+    units: Collection[Sequence[Repetition]]
+    """Repetitions by what intervals are over: base models, or single repetitions."""
 
-    def over_bases(self, value: Callable[[Repetition], float]) -> Interval:
-        """Return the mean over base models of the means over repetitions, with Student's interval."""
-        means = [float(np.mean([*map(value, own)])) for own in self.repetitions.values()]
-        return mean_of_seeds(means)
+    def over_units(self, value: Callable[[Repetition], float]) -> Interval:
+        """Return the mean over units of the means over their repetitions, with Student's interval."""
+        return mean_of_seeds([float(np.mean([*map(value, own)])) for own in self.units])
+
+    def change(self, quantity: str, minus: str = "", kind: str = "arms") -> Interval:
+        """Return the mean of a quantity, or of its difference from that of another arm or method."""
+
+        def value(one: Repetition) -> float:
+            made, (_, of) = getattr(one, kind), QUANTITIES[quantity]
+            return of(one, made[self.name]) - (of(one, made[minus]) if minus else 0.0)
+
+        return self.over_units(value)
 
 
 def updates_of(artefacts: Artefacts, names: Sequence[str]) -> list[Updates]:
@@ -67,7 +70,7 @@ def updates_of(artefacts: Artefacts, names: Sequence[str]) -> list[Updates]:
         at = study.title(one.run.method if one.run else "base")
         done = artefacts.intervention(one).numbers.repetitions
         groups.setdefault(at, {}).setdefault(one.size, []).extend(done)
-    return [Updates(at, name, own) for at, own in groups.items() for name in names]
+    return [Updates(at, name, own.values()) for at, own in groups.items() for name in names]
 
 
 def measured(artefacts: Artefacts, names: Iterable[str] = tuple(QUANTITIES)) -> list[str]:

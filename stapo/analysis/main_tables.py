@@ -21,7 +21,7 @@ from stapo.analysis.comparison import Comparison, Headline, MainTable, TableRow,
 from stapo.analysis.table import METHOD, SIZE, Column, markdown_grid, template, terminal_table
 from stapo.analysis.values import values_of
 from stapo.evaluation.statistics import AVERAGE, Difference
-from stapo.files import replace_file
+from stapo.files import write
 from stapo.records.scores import FAILURES
 from stapo.study import Study
 from stapo.text import visible
@@ -148,9 +148,7 @@ def write_tables(study: Study, decoding: str, root: Path = Path()) -> Path:
     """Write the table of one decoding, with the comparison with the paper; return its path."""
     table = main_table(study, decoding, read_scores(study, decoding, root))
     path = root / paths.MAIN_TABLE.format(study=study.name, decoding=decoding)
-    with replace_file(path) as stream:
-        stream.write(render(table, compare(study, table)))
-    return path
+    return write(path, render(table, compare(study, table)))
 
 
 def print_table(table: MainTable, console: Console) -> None:

@@ -239,10 +239,8 @@ def against_masks(
     They have the same tau_p and scope where their selections have them, and the same quantile if one has.
     """
     _need(artefacts.study, [method], [decoding])
-    rivals = [
-        rival for selection in others for rival in _rivals(artefacts.study, method, selection)
-    ]
-    yield from _differences(artefacts, [(method, rival) for rival in rivals], decoding)
+    rivals = (name for selection in others for name in _rivals(artefacts.study, method, selection))
+    yield from _differences(artefacts, [(method, name) for name in rivals], decoding)
 
 
 def _rivals(study: Study, method: str, selection: str) -> list[str]:

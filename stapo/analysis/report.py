@@ -21,7 +21,7 @@ from stapo.analysis.table import SIZE, TEMPLATES, Column, Table, template
 from stapo.analysis.tables import evidence_table
 from stapo.analysis.tables.endpoints import primary_texts
 from stapo.exhibits import FIGURES, TABLES, figure_names, table_names
-from stapo.files import read_json, replace_file
+from stapo.files import read_json, write
 from stapo.stages import jobs_of
 from stapo.study import Study, TrainingRun
 
@@ -43,11 +43,7 @@ LEADING = ("pareto", "entropy", "reward")
 
 def write_report(study: Study, root: Path = Path()) -> Path:
     """Write the report of a finished study."""
-    text = render_report(study, root)
-    path = root / paths.REPORT.format(study=study.name)
-    with replace_file(path) as stream:
-        stream.write(text)
-    return path
+    return write(root / paths.REPORT.format(study=study.name), render_report(study, root))
 
 
 def render_report(study: Study, root: Path = Path()) -> str:

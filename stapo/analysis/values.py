@@ -4,6 +4,7 @@ Quantities over steps are in each training's `metrics.jsonl`.
 """
 
 from collections.abc import Iterator
+from itertools import product
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,10 @@ from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.comparison import MainTable, TableRow, main_table, of_trainings
 from stapo.analysis.table import csv_text
 from stapo.evaluation.statistics import AVERAGE, Interval, pass_at_k
-from stapo.files import replace_file
-from stapo.study import Study
+from stapo.files import write
 
 DECIMALS = 6
+VERDICTS = {"by the rules": "correct", "with the verifier": "correct_with_verifier"}
 STRONGEST = "strongest baseline"
 """Reference of a headline over several sizes, which may have several strongest baselines."""
 COLUMNS = (
@@ -30,13 +31,10 @@ Value = dict[str, Any]
 """One value: column -> its cell; None where one does not apply."""
 
 
-def write_values(study: Study, root: Path = Path()) -> Path:
+def write_values(artefacts: Artefacts) -> Path:
     """Write the values of a finished study."""
-    path = root / paths.VALUES.format(study=study.name)
-    rows = [one.values() for one in values_of(Artefacts(study, root))]
-    with replace_file(path) as stream:
-        stream.write(csv_text([COLUMNS, *rows]))
-    return path
+    path = artefacts.root / paths.VALUES.format(study=artefacts.study.name)
+    return write(path, csv_text([COLUMNS, *(one.values() for one in values_of(artefacts))]))
 
 
 def values_of(artefacts: Artefacts) -> list[Value]:
@@ -92,18 +90,11 @@ def of_rows(table: MainTable) -> Iterator[tuple[TableRow, Value]]:
                 yield one(name, f"pass@{k}", 100 * pass_at_k(cell.correct, k))
         yield row, {"benchmark": AVERAGE, "metric": "avg@N", **_numbers(row.cells[AVERAGE])}
     for row in table.rows if table.study.evaluation.verifier else ():
-        for name, samples in table.samples.items():
-            cell = row.responses[name]
-            yield one(name, f"avg@{samples} by the rules", 100 * cell.mean("correct"))
-            both = 100 * cell.mean("correct_with_verifier")
-            yield one(name, f"avg@{samples} with the verifier", both)
-        yield one(AVERAGE, "avg@N by the rules", _mean(row, "correct"))
-        yield one(AVERAGE, "avg@N with the verifier", _mean(row, "correct_with_verifier"))
-
-
-def _mean(row: TableRow, column: str) -> float:
-    """Return the mean of a column over the benchmarks of a row, in percent."""
-    return 100 * float(np.mean([cell.mean(column) for cell in row.responses.values()]))
+        cells = {name: [cell] for name, cell in row.responses.items()}
+        cells[AVERAGE] = [*row.responses.values()]
+        for (name, of), (by, column) in product(cells.items(), VERDICTS.items()):
+            value = 100 * float(np.mean([cell.mean(column) for cell in of]))
+            yield one(name, f"avg@{table.samples.get(name, 'N')} {by}", value)
 
 
 def _differences(table: MainTable) -> Iterator[Value]:

@@ -76,12 +76,14 @@ def _evidence(of: Jobs) -> Iterator[Job]:
 
 
 def _write_evidence(of: Jobs, jobs: list[Job], how: Resources) -> None:
+    from stapo.analysis.artefacts import Artefacts
     from stapo.analysis.tables import write_evidence
     from stapo.analysis.values import write_values
 
+    artefacts = Artefacts(of.study)
     for name in table_names(of.study):
-        print(*write_evidence(of.study, name))
-    print(write_values(of.study))
+        print(*write_evidence(artefacts, name))
+    print(write_values(artefacts))
 
 
 def _figures(of: Jobs) -> Iterator[Job]:
@@ -94,10 +96,12 @@ def _figures(of: Jobs) -> Iterator[Job]:
 
 
 def _write_figures(of: Jobs, jobs: list[Job], how: Resources) -> None:
+    from stapo.analysis.artefacts import Artefacts
     from stapo.analysis.charts import write_figure
 
+    artefacts = Artefacts(of.study)
     for name in figure_names(of.study):
-        print(*write_figure(of.study, name))
+        print(*write_figure(artefacts, name))
 
 
 def _report(of: Jobs) -> Iterator[Job]:

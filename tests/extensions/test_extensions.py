@@ -95,12 +95,14 @@ run: {methods: [tight, rare], decodings: [t1.0-p1.0], benchmarks: [sums]}
 REAL = """
 from pathlib import Path
 from finished_study import finish
+from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.charts import write_figure
 from stapo.analysis.tables import write_evidence
 from stapo.study import read_study
 study = read_study(Path({study!r}))
 finish(study, Path())
-print(*write_figure(study, "kept"), *write_evidence(study, "sizes"))
+artefacts = Artefacts(study)
+print(*write_figure(artefacts, "kept"), *write_evidence(artefacts, "sizes"))
 """
 
 

@@ -1,15 +1,13 @@
 """Accuracy of every training against the stability of its entropy."""
 
-from itertools import product
 from typing import Any
 
 from stapo.analysis import charts
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.comparison import of_trainings, shown_benchmarks
 from stapo.analysis.curves import accuracy_label, smoothing
-from stapo.analysis.tables.stability import entropies, warm_up_steps
+from stapo.analysis.tables.stability import entropy_of, warm_up_steps
 from stapo.exhibits import Exhibit
-from stapo.study import TrainingRun
 
 EXHIBIT = Exhibit(order=40, title="Accuracy and stability")
 
@@ -20,11 +18,7 @@ def make(artefacts: Artefacts) -> Any:
     group = charts.colours(artefacts.titles())
     x = charts.x_axis("spread of the entropy [%], less is more stable", low=0)
     y, panels = charts.y_axis(accuracy_label(study, benchmarks)), []
-    spread = {
-        TrainingRun(size, method, seed): 100 * one.spread
-        for size, method in product(study.run.sizes, study.run.methods)
-        for seed, one in zip(study.run.seeds, entropies(artefacts, size, method), strict=True)
-    }
+    spread = artefacts.of_runs(lambda run: 100 * entropy_of(artefacts, run).spread)
     accuracy = of_trainings(artefacts, study.run.decodings[0], benchmarks)
     for size in study.run.sizes:
         rows = [

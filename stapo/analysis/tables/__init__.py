@@ -8,9 +8,8 @@ from stapo import paths
 from stapo.analysis.artefacts import ALL, Artefacts
 from stapo.analysis.table import Table, render
 from stapo.exhibits import declared
-from stapo.files import replace_file
+from stapo.files import write
 from stapo.stages import jobs_of
-from stapo.study import Study
 
 POOLED = f"Size `{ALL}`: base models, which differ only in their seed, take the place of seeds."
 
@@ -22,14 +21,13 @@ def evidence_table(artefacts: Artefacts, name: str) -> Table:
     return replace(table, notes=[*table.notes, *pooled])
 
 
-def write_evidence(study: Study, name: str, root: Path = Path()) -> list[Path]:
+def write_evidence(artefacts: Artefacts, name: str) -> list[Path]:
     """Write a table of evidence; equal results give equal bytes."""
-    table, title = evidence_table(Artefacts(study, root), name), declared("tables")[name].title
+    study, title = artefacts.study, declared("tables")[name].title
+    table = evidence_table(artefacts, name)
     made_by = jobs_of(study).one("evidence", "").fingerprint
     written = []
     for suffix in paths.SUFFIXES:
-        path = root / paths.TABLE.format(study=study.name, table=name, suffix=suffix)
-        with replace_file(path) as stream:
-            stream.write(render(table, suffix, f"{study.name}, {title}", made_by))
-        written.append(path)
+        path = artefacts.root / paths.TABLE.format(study=study.name, table=name, suffix=suffix)
+        written.append(write(path, render(table, suffix, f"{study.name}, {title}", made_by)))
     return written

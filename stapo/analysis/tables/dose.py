@@ -1,10 +1,8 @@
 """The dose: in how many updates a method acts, on how many tokens, and by how much."""
 
-from collections.abc import Iterator
 from statistics import fmean
-from typing import NamedTuple
 
-from stapo.analysis.artefacts import Artefacts, sizes_of, units_of
+from stapo.analysis.artefacts import Artefacts, Trained, trained
 from stapo.analysis.curves import values_of
 from stapo.analysis.table import METHOD, SIZE, Column, Table, estimated
 from stapo.evaluation.statistics import Interval, mean_of_seeds
@@ -12,19 +10,6 @@ from stapo.exhibits import Exhibit
 from stapo.study import TrainingRun
 
 EXHIBIT = Exhibit(order=20, title="Dose of the methods")
-
-
-class Row(NamedTuple):
-    """A method at a size."""
-
-    size: str
-    title: str
-    doses: list[list[dict[str, float]]]
-    """Of its trainings, by `units_of`."""
-
-    def mean(self, heading: str) -> Interval:
-        """Return the mean of a dose over the units."""
-        return mean_of_seeds([fmean(one[heading] for one in unit) for unit in self.doses])
 
 
 def dose(artefacts: Artefacts, run: TrainingRun) -> dict[str, float]:
@@ -41,25 +26,18 @@ def dose(artefacts: Artefacts, run: TrainingRun) -> dict[str, float]:
     }
 
 
-def rows_of(artefacts: Artefacts) -> Iterator[Row]:
-    """Yield a row for each size and method."""
-    study = artefacts.study
-    for size in sizes_of(study):
-        for method in study.run.methods:
-            units = units_of(study, size, method)
-            doses = [[dose(artefacts, run) for run in unit] for unit in units]
-            yield Row(size, study.title(method), doses)
-
-
 def make(artefacts: Artefacts) -> Table:
     """Return the table of doses, a row for each size and method."""
 
-    def column(heading: str) -> Column[Row]:
-        return estimated(heading, lambda row: row.mean(heading))
+    def column(heading: str) -> Column[Trained]:
+        def mean(row: Trained) -> Interval:
+            return mean_of_seeds([fmean(one[heading] for one in unit) for unit in row.units])
 
-    rows = [*rows_of(artefacts)]
+        return estimated(heading, mean)
+
+    rows = trained(artefacts.study, lambda run: dose(artefacts, run))
     return Table(
-        columns=[SIZE, METHOD, *map(column, rows[0].doses[0][0])],
+        columns=[SIZE, METHOD, *map(column, rows[0].units[0][0])],
         rows=rows,
         caption="What each method does to an update, compared with the clipped surrogate with the same clip "
         "in which every token counts. In brackets: 95 % intervals over training seeds (Student's t).",

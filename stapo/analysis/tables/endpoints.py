@@ -17,7 +17,7 @@ from stapo.analysis.artefacts import ALL, Artefacts, sizes_of, units_of
 from stapo.analysis.comparison import of_trainings
 from stapo.analysis.curves import accuracy_line, curves_of, shares_of, values_of
 from stapo.analysis.table import METHOD, SIZE, Column, Table, estimated, with_interval
-from stapo.analysis.tables.stability import entropy_numbers, warm_up_steps
+from stapo.analysis.tables.stability import entropy_of
 from stapo.evaluation.statistics import (
     DETECTABLE,
     Interval,
@@ -47,7 +47,7 @@ class Gap(NamedTuple):
     """Of the exact test; nan with one training, or with more permutations than `EXACT`."""
     detectable: float
     """Difference that is found with a power of 80 %."""
-    over_models: Interval | None = None
+    over_models: Interval | float = nan
     """The same with Student's interval over base models, each the mean of its pairs."""
 
 
@@ -100,13 +100,7 @@ def _curve(artefacts: Artefacts) -> Values:
 
 def _until_collapse(artefacts: Artefacts) -> Values:
     """Return the share of the steps before the entropy collapses in percent; 100 if it never does."""
-    warm_up = warm_up_steps(artefacts.study)
-
-    def share(run: TrainingRun) -> float:
-        found = entropy_numbers(values_of(artefacts, run, "entropy"), warm_up)
-        return 100.0 * found.before_collapse
-
-    return artefacts.of_runs(share)
+    return artefacts.of_runs(lambda run: 100.0 * entropy_of(artefacts, run).before_collapse)
 
 
 ENDPOINTS: dict[str, tuple[str, Callable[[Artefacts], Values]]] = {
@@ -177,11 +171,7 @@ def gap(ours: Sequence[float], theirs: Sequence[float]) -> Gap:
 
     The exact test is over all ways of giving the trainings to the two methods.
     """
-
-    def difference(first: Any, second: Any, axis: int) -> Any:
-        return first.mean(axis=axis) - second.mean(axis=axis)
-
-    p_value = _exact("independent", difference, ours, theirs)
+    p_value = _exact("independent", lambda a, b, axis: a.mean(axis) - b.mean(axis), ours, theirs)
     return Gap(difference_between(ours, theirs), p_value, DETECTABLE * standard_error(ours, theirs))
 
 
@@ -232,17 +222,13 @@ def make(artefacts: Artefacts) -> Table:
 def _differences(target: str, pooled: bool) -> list[Column[EndpointRow]]:
     """Return the columns of a target minus the method of the row; its own rows have none."""
 
-    def of(heading: str, value: Callable[[Gap], float | Interval | None], form: str) -> Any:
-        def cell(row: EndpointRow) -> float | Interval:
-            found = value(row.gaps[target]) if target in row.gaps else None
-            return nan if found is None else found
+    def of(field: str, heading: str, form: str = "+.3g") -> Column[EndpointRow]:
+        title = f"{target} minus it{heading}"
+        return Column(title, lambda row: getattr(row.gaps.get(target), field, nan), form)
 
-        return Column(f"{target} minus it{heading}", cell, form)
-
-    over_models = [of(", over base models", lambda gap: gap.over_models, "+.3g")]
     return [
-        of("", lambda gap: gap.value, "+.3g"),
-        *over_models[:pooled],
-        of(", p", lambda gap: gap.p_value, ".3f"),
-        of(", detectable", lambda gap: gap.detectable, ".2g"),
+        of("value", ""),
+        *[of("over_models", ", over base models")] * pooled,
+        of("p_value", ", p", ".3f"),
+        of("detectable", ", detectable", ".2g"),
     ]

@@ -2,13 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 from statistics import fmean
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from stapo.analysis.artefacts import Artefacts
-from stapo.analysis.interventions import QUANTITIES, arm_title, measured, predicted_change
+from stapo.analysis.interventions import QUANTITIES, Updates, arm_title, measured, predicted_change
 from stapo.analysis.table import Column, Table, estimated, with_interval
 from stapo.evaluation.statistics import Interval, mean_of_seeds
 from stapo.exhibits import Exhibit
@@ -17,23 +16,6 @@ from stapo.records.interventions import Repetition
 from stapo.study import Checkpoint, Study
 
 EXHIBIT = Exhibit(order=90, title="One update with and without silencing", needs="interventions")
-
-
-class ArmRow(NamedTuple):
-    """One arm at one checkpoint."""
-
-    checkpoint: str
-    arm: str
-    done: Sequence[Repetition]
-
-
-def change(row: ArmRow, name: str) -> Interval:
-    """Return a quantity without silencing, or the difference of the arm from it, over the repetitions."""
-    of, values = QUANTITIES[name].of, []
-    for one in row.done:
-        reference = 0.0 if row.arm == NOTHING else of(one, one.arms[NOTHING])
-        values.append(of(one, one.arms[row.arm]) - reference)
-    return mean_of_seeds(values)
 
 
 def title_of(study: Study, checkpoint: Checkpoint) -> str:
@@ -49,21 +31,27 @@ def make(artefacts: Artefacts) -> Table:
     """Return the table of the interventions, a row per checkpoint and arm."""
     study = artefacts.study
 
-    def column(name: str) -> Column[ArmRow]:
-        return estimated(QUANTITIES[name].heading, lambda row: change(row, name), "+.2g")
+    def column(name: str) -> Column[Updates]:
+        def change(row: Updates) -> Interval:
+            return row.change(name, minus="" if row.name == NOTHING else NOTHING)
 
-    def silenced(row: ArmRow) -> float:
-        return fmean(one.arms[row.arm].silenced for one in row.done)
+        return estimated(QUANTITIES[name][0], change, "+.2g")
+
+    def done(one: Checkpoint) -> Sequence[Repetition]:
+        return artefacts.intervention(one).numbers.repetitions
+
+    def silenced(row: Updates) -> float:
+        return fmean(one.arms[row.name].silenced for (one,) in row.units)
 
     return Table(
         columns=[
-            Column("Checkpoint", lambda row: row.checkpoint, text=True),
-            Column("Arm", lambda row: arm_title(study, row.arm), text=True),
+            Column("Checkpoint", lambda row: row.at, text=True),
+            Column("Arm", lambda row: arm_title(study, row.name), text=True),
             Column("Silenced tokens", silenced, ".1f"),
             *map(column, measured(artefacts)),
         ],
         rows=[
-            ArmRow(title_of(study, one), arm, artefacts.intervention(one).numbers.repetitions)
+            Updates(title_of(study, one), arm, [[own] for own in done(one)])
             for one in study.intervened()
             for arm in study.interventions.arms
         ],

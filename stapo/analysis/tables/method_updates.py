@@ -3,9 +3,7 @@
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.interventions import QUANTITIES, Updates, measured, updates_of
 from stapo.analysis.table import Column, Table, estimated
-from stapo.evaluation.statistics import Interval
 from stapo.exhibits import Exhibit
-from stapo.records.interventions import Repetition
 
 EXHIBIT = Exhibit(
     order=96, title="Methods with the same weights and rollout", needs="method-interventions"
@@ -20,21 +18,15 @@ def make(artefacts: Artefacts) -> Table:
     rows, first = updates_of(artefacts, methods), methods[0]
 
     def column(name: str) -> Column[Updates]:
-        of, absolute = QUANTITIES[name].of, name in ("kl", "cosine")
-
-        def found(row: Updates) -> Interval:
-            def value(one: Repetition) -> float:
-                reference = 0.0 if absolute else of(one, one.methods[first])
-                return of(one, one.methods[row.name]) - reference
-
-            return row.over_bases(value)
-
-        return estimated(QUANTITIES[name].heading, found, ".2g" if absolute else "+.2g")
+        minus, form = ("", ".2g") if name in ("kl", "cosine") else (first, "+.2g")
+        heading = QUANTITIES[name][0]
+        return estimated(heading, lambda row: row.change(name, minus, "methods"), form)
 
     def touched(row: Updates) -> float:
-        return row.over_bases(
+        shares = row.over_units(
             lambda one: 100 * one.methods[row.name].silenced / max(one.tokens, 1)
-        ).value
+        )
+        return shares.value
 
     return Table(
         columns=[
@@ -47,7 +39,7 @@ def make(artefacts: Artefacts) -> Table:
         caption=(
             f"All updates with one rollout, from the same weights, minus what {study.title(first)} makes of "
             f"it (cosine and KL divergence themselves), in {study.interventions.repetitions} repetitions. "
-            f"Means of {len(rows[0].repetitions)} base models with 95 % intervals over them (Student's t)."
+            f"Means of {len(rows[0].units)} base models with 95 % intervals over them (Student's t)."
         ),
         notes=[
             "Touched: tokens whose weight in the gradient the method changes. Cosine: of the change of the "

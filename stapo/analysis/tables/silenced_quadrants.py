@@ -3,7 +3,6 @@
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.interventions import QUANTITIES, Updates, arm_title, measured, updates_of
 from stapo.analysis.table import Column, Table, estimated
-from stapo.evaluation.statistics import Interval
 from stapo.exhibits import Exhibit
 from stapo.records.arms import NOTHING
 
@@ -21,14 +20,8 @@ def make(artefacts: Artefacts) -> Table:
     arms = [arm for arm in study.interventions.arms if arm != NOTHING]
 
     def column(name: str, reference: str, words: str) -> Column[Updates]:
-        of = QUANTITIES[name].of
-
-        def difference(row: Updates) -> Interval:
-            return row.over_bases(
-                lambda one: of(one, one.arms[row.name]) - of(one, one.arms[reference])
-            )
-
-        return estimated(f"{QUANTITIES[name].heading}, minus {words}", difference, "+.2g")
+        heading = f"{QUANTITIES[name][0]}, minus {words}"
+        return estimated(heading, lambda row: row.change(name, reference), "+.2g")
 
     return Table(
         columns=[

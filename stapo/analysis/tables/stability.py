@@ -1,18 +1,16 @@
 """Stability of trainings as numbers, by the definitions of docs/stability.md."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import ceil, isfinite, nan
-from typing import NamedTuple
 
 import numpy as np
 
-from stapo.analysis.artefacts import ALL, Artefacts, sizes_of, units_of
+from stapo.analysis.artefacts import ALL, Artefacts, Trained, sizes_of, trained
 from stapo.analysis.curves import Values, moving_mean, values_of, width_of
 from stapo.analysis.table import METHOD, SIZE, Column, Table, estimated
-from stapo.evaluation.statistics import Array, Interval, mean_of_seeds, ratio_of_seeds
+from stapo.evaluation.statistics import Interval, mean_of_seeds, ratio_of_seeds
 from stapo.exhibits import Exhibit
-from stapo.study import Study
+from stapo.study import Study, TrainingRun
 
 EXHIBIT = Exhibit(order=20, title="Stability")
 START, WARM_UP = 0.01, 0.02
@@ -26,8 +24,6 @@ ONE_SEED = "One training seed: values without intervals, and no claim about a me
 class EntropyNumbers:
     """Stability of the policy entropy of one training; ratios are nan if their reference is 0 or unknown."""
 
-    start: float
-    """Mean entropy of the first steps, nats per token."""
     level: float
     """Mean entropy of the first steps after the warm-up, nats per token."""
     spread: float
@@ -54,7 +50,6 @@ def entropy_numbers(entropy: Values, warm_up: int) -> EntropyNumbers:
     start, level, mean = (float(part.mean()) for part in (*first, smooth))
     below = np.flatnonzero(smooth < COLLAPSE * max(start, level))
     return EntropyNumbers(
-        start=start,
         level=level,
         # A single step has no spread: 0 would be perfect stability.
         spread=_ratio(float(smooth.std()), mean) if len(after) > 1 else nan,
@@ -68,57 +63,47 @@ def _ratio(value: float, reference: float) -> float:
     return value / reference if reference > 0 else nan
 
 
+def entropy_of(artefacts: Artefacts, run: TrainingRun) -> EntropyNumbers:
+    """Return the stability of the entropy of a training."""
+    return entropy_numbers(values_of(artefacts, run, "entropy"), warm_up_steps(artefacts.study))
+
+
 def entropies(artefacts: Artefacts, size: str, method: str) -> list[EntropyNumbers]:
-    """Return the stability of the entropy of each training of a method at a size, by unit and seed."""
-    warm_up = warm_up_steps(artefacts.study)
-    return [
-        entropy_numbers(values_of(artefacts, run, "entropy"), warm_up)
-        for unit in units_of(artefacts.study, size, method)
-        for run in unit
-    ]
+    """Return the stability of the entropy of each training of a method at a size, by seed."""
+    seeds = artefacts.study.run.seeds
+    return [entropy_of(artefacts, TrainingRun(size, method, seed)) for seed in seeds]
 
 
-class StabilityRow(NamedTuple):
-    """A method at a size: numbers of its trainings."""
-
-    size: str
-    title: str
-    units: int
-    """Over which there are intervals: seeds or base models, each of equally many trainings."""
-    entropy: list[EntropyNumbers]
-
-    def by_unit(self, name: str) -> Array:
-        """Return a number of all trainings, (units, trainings of a unit)."""
-        return np.array([getattr(one, name) for one in self.entropy]).reshape(self.units, -1)
+def _numbers(row: Trained, name: str) -> list[list[float]]:
+    return [[getattr(one, name) for one in unit] for unit in row.units]
 
 
-def _level(row: StabilityRow) -> Interval:
+def _level(row: Trained) -> Interval:
     """Return the mean entropy after the warm-up; its interval ends at 0, as entropies do."""
-    found = mean_of_seeds(row.by_unit("level").mean(1).tolist())
+    found = mean_of_seeds(np.mean(_numbers(row, "level"), axis=1).tolist())
     return replace(found, low=max(found.low, 0) if isfinite(found.low) else nan)
 
 
-def _of_seeds(row: StabilityRow, name: str) -> Interval:
-    means = [ratio_of_seeds(unit).value for unit in row.by_unit(name).tolist()]
-    return ratio_of_seeds(means)
+def _of_seeds(row: Trained, name: str) -> Interval:
+    return ratio_of_seeds([ratio_of_seeds(unit).value for unit in _numbers(row, name)])
 
 
-def _beyond(ratios: Iterable[float], limit: float) -> str:
+def _beyond(row: Trained, name: str, limit: float) -> str:
     """Return how many known ratios are further from 1 than a limit."""
-    found = [ratio < limit < 1 or 1 < limit < ratio for ratio in ratios if isfinite(ratio)]
-    return f"{sum(found)} of {len(found)}"
+    known = [ratio for unit in _numbers(row, name) for ratio in unit if isfinite(ratio)]
+    return f"{sum(one < limit < 1 or 1 < limit < one for one in known)} of {len(known)}"
 
 
-COLUMNS: list[Column[StabilityRow]] = [
+COLUMNS: list[Column[Trained]] = [
     SIZE,
     METHOD,
-    Column("Trainings", lambda row: len(row.entropy)),
+    Column("Trainings", lambda row: sum(map(len, row.units))),
     estimated("Entropy after warm-up [nats]", _level, ".3f"),
     estimated("Spread of entropy [%]", lambda row: _of_seeds(row, "spread"), ".1f", 100),
     estimated("Lowest entropy [ratio]", lambda row: _of_seeds(row, "lowest"), ".2f"),
     estimated("Highest entropy [ratio]", lambda row: _of_seeds(row, "highest"), ".2f"),
-    Column("Collapsed", lambda row: _beyond((one.lowest for one in row.entropy), COLLAPSE)),
-    Column("Exploded", lambda row: _beyond((one.highest for one in row.entropy), EXPLOSION)),
+    Column("Collapsed", lambda row: _beyond(row, "lowest", COLLAPSE)),
+    Column("Exploded", lambda row: _beyond(row, "highest", EXPLOSION)),
 ]
 
 
@@ -127,16 +112,7 @@ def make(artefacts: Artefacts) -> Table:
     study = artefacts.study
     return Table(
         columns=COLUMNS,
-        rows=[
-            StabilityRow(
-                size,
-                study.title(name),
-                len(units_of(study, size, name)),
-                entropies(artefacts, size, name),
-            )
-            for size in sizes_of(study)
-            for name in study.run.methods
-        ],
+        rows=trained(study, lambda run: entropy_of(artefacts, run)),
         caption="Stability of the trainings by the definitions of docs/stability.md: entropy after a "
         f"warm-up of {warm_up_steps(study)} steps. In brackets: 95 % intervals over training seeds "
         "(Student's t).",

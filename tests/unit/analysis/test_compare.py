@@ -3,17 +3,18 @@
 import json
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from synthetic import WRONG
+from synthetic import WRONG, rewrite
 
 from stapo.analysis.compare import compare
 from stapo.records.scores import write_score_file
 from stapo.study import StudyError
 
 
-def written(path: Path, share: float, seed: int, problems: int = 40) -> float:
+def written(path: Path, share: float, seed: int, problems: int = 40, **identity: Any) -> float:
     """Write a score file of four samples, its rows in any order; return its accuracy in percent."""
     rng = np.random.default_rng(seed)
     rows = [
@@ -22,7 +23,9 @@ def written(path: Path, share: float, seed: int, problems: int = 40) -> float:
         for n in range(4)
     ]
     path.parent.mkdir(exist_ok=True)
-    write_score_file(path, [rows[i] for i in rng.permutation(len(rows))], {"samples": 4})
+    write_score_file(
+        path, [rows[i] for i in rng.permutation(len(rows))], {"samples": 4, **identity}
+    )
     return 100 * float(np.mean([row.correct for row in rows]))
 
 
@@ -48,6 +51,17 @@ def test_folders_are_compared_on_the_benchmarks_that_both_have(tmp_path):
     assert found.differences[2].first.value == pytest.approx((small + large) / 2)
     assert all(row.difference.value == 0 and row.p_holm == 1 for row in found.differences)
     assert any("alone: not in both" in line for line in found.warnings)
+
+
+def test_verdicts_are_the_verifiers_where_both_have_the_same_one(tmp_path):
+    for name, verifier in (("a", {"model": "x"}), ("b", {"model": "x"}), ("c", {})):
+        share = written(tmp_path / f"{name}.parquet", 0.5, 0, verifier=verifier)
+        # It accepts everything that the rules reject.
+        rewrite(tmp_path / f"{name}.parquet", lambda row: {"correct_with_verifier": True})
+    for other, accuracy, line in (("b", 100, "with the verifier"), ("c", share, "by the rules")):
+        found = compare(tmp_path / "a.parquet", tmp_path / f"{other}.parquet")
+        assert found.differences[0].first.value == pytest.approx(accuracy)
+        assert any(line in one for one in found.warnings)
 
 
 def test_what_cannot_be_compared_is_a_line(tmp_path):

@@ -90,7 +90,7 @@ def chosen(rows, **columns):
 
 
 def test_values_have_both_p_values(study, finished):
-    path = write_values(study, finished)
+    path = write_values(Artefacts(study, finished))
     assert str(path.relative_to(finished)) == outputs(study, "evidence", "")[-1]
     rows = values_of(Artefacts(study, finished))
     with path.open() as stream:

@@ -60,7 +60,7 @@ METRICS = "results/demo/runs/tiny/grpo/seed0/metrics.jsonl"
 def test_damaged_metrics_are_one_line(study, finished, damage, cause):
     damage(finished / METRICS)
     with pytest.raises(DamagedFileError) as raised:
-        write_figure(study, "entropy", finished)
+        write_figure(Artefacts(study, finished), "entropy")
     (line,) = str(raised.value).splitlines()
     assert cause in line
 

@@ -69,7 +69,7 @@ def test_arms_over_quadrants_are_compared_over_base_models(raw_study, tmp_path):
     assert [(row.at, row.name) for row in grid.rows] == [
         (title, arm) for title in ("JustRL", "Base") for arm in (SILENCED, "mirror", "random")
     ]
-    found = grid.rows[0].over_bases(
+    found = grid.rows[0].over_units(
         lambda one: one.arms[SILENCED].entropy - one.arms["random"].entropy
     )
     # Of the base models: -0.004 + (0.001 + 0.003) / 2 and -0.004 + 0.004.
