@@ -91,10 +91,16 @@ def _run(of: Jobs, jobs: list[Job], how: Resources) -> None:
 
     With GPUs it starts itself again under `accelerate launch`, one process for each.
     """
+    started = False
     for job in jobs:
         if not _is_finished(of.study, job, how):
             _train(of.study, job)
+            started = True
         _publish(job)
+    if started:
+        from stapo.training.run import leave
+
+        leave()
 
 
 def _is_finished(study: Study, job: Job, how: Resources) -> bool:
@@ -123,7 +129,7 @@ def _made_from(study: Study, job: Job) -> tuple[Path, Path]:
 
 
 def _train(study: Study, job: Job) -> None:
-    from stapo.training.run import TrainingJob, leave, train
+    from stapo.training.run import TrainingJob, train
 
     (size, method, _), out = job.name.split("/"), trained(job)
     train(
@@ -137,7 +143,6 @@ def _train(study: Study, job: Job) -> None:
             study=published_content(study),
         )
     )
-    leave()
 
 
 def _given(study: Study, job: Job, size: str, method: str) -> dict[str, Any]:
