@@ -9,6 +9,7 @@ from synthetic import leave_out_raw_data
 from stapo.provenance import SUMS, file_sha256
 from stapo.publication.verify import verify
 from stapo.records.responses import read_responses
+from stapo.training.launch import LAUNCHED, accelerate_command
 
 
 def test_in_a_clone_without_raw_data_a_cell_is_made_again_to_the_same_responses(workspace):
@@ -59,6 +60,18 @@ def test_a_new_benchmark_and_kept_steps_make_only_what_they_need(workspace):
     found = {step: {path.stem for path in responses.glob(f"step{step}/*/*")} for step in (2, 4, 6)}
     assert found == {2: {"chain-3"}, 4: {"chain-2", "chain-3", "chain-4"}, 6: {"chain-3"}}
     assert workspace.jobs() == {}
+
+
+def test_one_launch_of_several_processes_trains_all_of_a_stage(workspace, monkeypatch):
+    shutil.rmtree(workspace.path / "work")
+    workspace.change({"run": {"methods": ["justrl", "stapo"]}})
+    monkeypatch.setenv(LAUNCHED, "1")
+    command = accelerate_command(["run", "train", "--study", str(workspace.write())], 0, 1, {})
+    command[command.index("--num_processes") + 1] = "2"
+    subprocess.run(command, cwd=workspace.path, check=True)
+    for method in workspace.study["run"]["methods"]:
+        record = workspace.read(f"results/smoke/runs/tiny/{method}/seed0/provenance.json")
+        assert record["attempts"][-1]["processes"] == 2
 
 
 def test_checkpoints_from_anywhere_are_a_study_of_their_own(workspace):
