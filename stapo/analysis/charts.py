@@ -74,7 +74,13 @@ CONFIG: dict[str, Any] = {
     # Of thousands of points, each would be described in the SVG.
     "aria": False,
     "mark": {"tooltip": {"content": "data"}},
-    "axis": {**_TEXT, "gridColor": "#e4e8ec", "labelLimit": 220, "titleLimit": 320},
+    "axis": {
+        **_TEXT,
+        "gridColor": "#e4e8ec",
+        "labelLimit": 220,
+        "titleLimit": 320,
+        "labelSeparation": 8,
+    },
     "header": _TEXT,
     "legend": {**_TEXT, "orient": "bottom", "columns": 4, "labelLimit": 300, "symbolOpacity": 1},
     "title": {"fontSize": 12, "fontWeight": "normal", "anchor": "start", "limit": 400},

@@ -7,7 +7,6 @@ are paired by problem. Verdicts are the verifier's where all have the same one, 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from rich.console import Console
@@ -24,14 +23,14 @@ from stapo.evaluation.statistics import (
     paired_difference,
     problem_counts,
 )
-from stapo.records.scores import read_score_file
+from stapo.records.scores import ScoreIdentity, read_score_file
 from stapo.study import StudyError
 from stapo.text import visible
 
 SEED = 0
 VERDICTS = ("correct", "correct_with_verifier")
-Read = dict[str, tuple[list[str], Array, Any]]
-"""Benchmark -> golds (P,), the columns `VERDICTS` (2, P, N), and the verifier."""
+Read = dict[str, tuple[list[str], Array, ScoreIdentity]]
+"""Benchmark -> golds (P,), the columns `VERDICTS` (2, P, N), and what made the file."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +85,10 @@ def compare(first: Path, second: Path) -> Comparison:
     if not common:
         raise StudyError([visible(f"{first} and {second} have no benchmark in common")])
     warnings.append("differences are between checkpoints, not between methods")
-    judges = [one[name][2] for one in both for name in common]
+    made = [one[name][2] for one in both for name in common]
+    if len({one.get("decoding") for one in made}) > 1:
+        warnings.append("they are of several decodings")
+    judges = [one.get("verifier") for one in made]
     alike = bool(judges[0]) and all(one == judges[0] for one in judges)
     if any(judges):
         by = "with the verifier" if alike else "by the rules, since not all have the same verifier"
@@ -102,8 +104,12 @@ def _read(path: Path, errors: list[str]) -> Read:
     """Return the verdicts of a file or folder; add a line for each file that cannot be read."""
     found: Read = {}
     files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
-    if not files:
-        errors.append(f"{path}: no score files; name a folder scores/CHECKPOINT/DECODING")
+    remedy = "name a folder scores/CHECKPOINT/DECODING of a study, or a file of it"
+    if below := [one for one in path.glob("**/*.parquet") if "scores" in one.parts]:
+        remedy += f", such as {min(below).parent}"
+    if not files or not path.exists() or files[0].suffix != ".parquet":
+        errors.append(f"{path}: no score files; {remedy}")
+        return found
     for file in files:
         try:
             table, identity = read_score_file(file)
@@ -111,7 +117,7 @@ def _read(path: Path, errors: list[str]) -> Read:
                 by_problem(table, identity["samples"], name) for name in ("gold", *VERDICTS)
             )
             arrays = np.stack(verdicts).astype(float)
-            found[file.stem] = [str(one[0]) for one in golds], arrays, identity.get("verifier")
+            found[file.stem] = [str(one[0]) for one in golds], arrays, identity
         except (OSError, ValueError, KeyError, TypeError) as error:
             errors.append(f"{file}: no score file, or damaged: {' '.join(str(error).split())}")
     return found

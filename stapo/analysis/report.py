@@ -116,7 +116,8 @@ def costs(artefacts: Artefacts) -> Table:
 
     def made_by(run: TrainingRun) -> str:
         environment = found[run].get("environment", {})
-        return "; ".join(f"{key} {environment[key]}" for key in MADE if environment.get(key))
+        parts = [(key, environment[key]) for key in MADE if environment.get(key)]
+        return "; ".join(f"{key} {one[:12] if key == 'commit' else one}" for key, one in parts)
 
     return Table(
         columns=[

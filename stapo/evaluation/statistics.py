@@ -189,12 +189,24 @@ def difference_between(ours: Sequence[float], theirs: Sequence[float]) -> Interv
 
 def _welch(ours: Sequence[float], theirs: Sequence[float]) -> float:
     """Return half the width of Welch's interval of a difference of means, nan where there is none."""
-    errors = [*map(_squared_error, (ours, theirs))]
-    if not sum(errors) > 0:
-        return sum(errors)
-    degrees = len(ours) - 1, len(theirs) - 1
-    freedom = sum(errors) ** 2 / sum(e**2 / d for e, d in zip(errors, degrees, strict=True))
-    return _student(max(int(freedom), 1)) * sqrt(sum(errors))
+    error = standard_error(ours, theirs)
+    return _student(_freedom(ours, theirs)) * error if error > 0 else error
+
+
+def _freedom(*of: Sequence[float]) -> int:
+    """Return the degrees of freedom of a mean over trainings, or Welch's of a difference; at least 1."""
+    errors = [*map(_squared_error, of)]
+    parts = sum(e**2 / (len(one) - 1) for e, one in zip(errors, of, strict=True) if e > 0)
+    return max(int(sum(errors) ** 2 / parts + 1e-9), 1) if parts > 0 else 1
+
+
+def detectable_difference(*of: Sequence[float]) -> float:
+    """Return the difference that Student's test, or Welch's of two, finds with a power of some 80 %.
+
+    It is the sum of the quantiles at 97.5 and 80 % times the standard error, close to the noncentral t.
+    """
+    freedom = _freedom(*of)
+    return float(stdtrit(freedom, 0.975) + stdtrit(freedom, 0.8)) * standard_error(*of)
 
 
 def _squared_error(values: Sequence[float]) -> float:

@@ -7,7 +7,9 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from stapo.study import Study
+from stapo.methods import METHODS
+from stapo.repository import STUDIES
+from stapo.study import Study, read_study
 from stapo.study.reading import NAMED, matching, resolved_content
 
 
@@ -30,7 +32,7 @@ def check_document(study: Study) -> dict[str, Any]:
         "differing": differing(study),
         "own": list(own_lines(study)),
         # Of a valid study; `stapo verify` would report some as errors.
-        "warnings": [*study.unpinned(), *idle(study)],
+        "warnings": [*study.unpinned(), *idle(study), *unused(study)],
     }
 
 
@@ -46,6 +48,16 @@ def idle(study: Study) -> Iterator[str]:
             )
 
 
+def unused(study: Study) -> Iterator[str]:
+    """Yield a line for each method of the study's own that nothing uses; those of `paper` are for choice."""
+    section, known = study.interventions, {*METHODS, *read_study(STUDIES / "paper.yaml").methods}
+    names = [*study.run.methods, *section.methods, *[section.method] * bool(section.checkpoints)]
+    used = {one for name in names for one in study.lineage(name)}
+    for name in study.methods:
+        if name not in used | known:
+            yield f"methods.{name}: not in run.methods, so it is not trained; add it, or remove this"
+
+
 def own_lines(study: Study) -> Iterator[str]:
     """Yield a line for each file of the study's own, with the number and checksum of its content."""
     content = resolved_content(study)
@@ -59,8 +71,9 @@ def own_lines(study: Study) -> Iterator[str]:
 def print_check(study: Study, console: Console) -> None:
     """Print what a study would run, the settings of its methods, and the doubts."""
     found = check_document(study)
+    number = len(found["trainings"])
     lines = [
-        f"{found['study']}: {len(found['trainings'])} trainings of {found['steps']} steps, "
+        f"{found['study']}: {number} training{'s' * (number != 1)} of {found['steps']} steps, "
         f"{len(found['checkpoints'])} checkpoints x {len(found['decodings'])} decodings, "
         f"{found['responses']} responses each"
     ]

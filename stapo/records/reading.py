@@ -38,7 +38,7 @@ def read_table(path: Path, schema: pa.Schema, or_else: pa.Schema | None = None) 
     """
     try:
         # Not a data set: a directory such as q=0.75 in the path is no column.
-        table = pq.ParquetFile(path).read()
+        table = pq.ParquetFile(path, page_checksum_verification=True).read()
     except FileNotFoundError:
         raise
     except (pa.ArrowException, OSError) as error:

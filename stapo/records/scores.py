@@ -98,7 +98,7 @@ def write_score_file(path: Path, rows: Sequence[ScoreRow], identity: ScoreIdenti
     schema = SCHEMA.with_metadata({METADATA_KEY: json.dumps(identity, sort_keys=True)})
     table = pa.Table.from_pylist([vars(row) for row in rows], schema=schema)
     with replace_file(path, "wb") as stream:
-        pq.write_table(table, stream)
+        pq.write_table(table, stream, write_page_checksum=True)
 
 
 def read_score_file(path: Path) -> tuple[pa.Table, ScoreIdentity]:

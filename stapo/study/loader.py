@@ -58,7 +58,9 @@ class Document:
         for at, about in problems:
             place, parent = (".".join(map(str, one)) for one in (at, at[:-1]))
             line = self.lines.get(place) or self.lines.get(parent)
-            found.append(": ".join(filter(None, (place, about))) + (f" ({line})" if line else ""))
+            end = f" ({line})" if line else ""
+            start = f"{place}: " if place else ""
+            found.append(start + shorten(about, MAX_LINE - 2 - len(start + end)) + end)
         return found
 
 

@@ -179,6 +179,11 @@ def _extended(document: Document) -> Document:
             raise StudyError(chain[-1].errors([problem]))
         seen.append(name)
         chain.append(_loaded(STUDIES / f"{name}.yaml"))
+    if (name := document.content.get("name")) in seen:
+        about = (
+            f"{shown(name)}: the study that it extends has this name, and results; choose another"
+        )
+        raise StudyError(document.errors([(("name",), about)]))
     merged = reduce(_over, reversed(chain), load_yaml(CATALOGUE))
     merged.content.pop("extends", None)
     return merged

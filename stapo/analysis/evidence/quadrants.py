@@ -23,8 +23,9 @@ from stapo.analysis.evidence.recorded import Recorded, Tokens
 from stapo.evaluation.statistics import Interval
 from stapo.reference import CONFIDENCE, paper
 
+SILENCED = " (S2T silences)"
 NAMES = (
-    "low probability, low entropy (S2T silences)",
+    f"low probability, low entropy{SILENCED}",
     "low probability, high entropy",
     "high probability, low entropy",
     "high probability, high entropy",
@@ -83,6 +84,8 @@ def quadrants(one: Recorded, signs: Sequence[str] = ("> 0",)) -> list[Quadrant]:
         whole: Mask = one.numbers("advantage") * (1 if sign == "> 0" else -1) > 0
         for name, (rare, sure) in zip(NAMES, product((True, False), repeat=2), strict=True):
             mask: Mask = whole & (one.rare == rare) & (one.sure == sure)
+            # S2T silences none with A < 0.
+            name = name if sign == "> 0" else name.removesuffix(SILENCED)
             found.append(Quadrant(one, name, mask, sign, whole, rare, sure))
     return found
 

@@ -44,6 +44,6 @@ def make(artefacts: Artefacts) -> Any:
     caption = (
         "Methods that differ only in one argument of their token selection, by kind of mask. Bands are 95 % "
         "intervals over problems and training seeds. Dotted: JustRL, which silences nothing. Table "
-        "`stability` has the entropies."
+        "stability has the entropies."
     )
     return charts.grid(panels, caption, columns=len(study.run.decodings))

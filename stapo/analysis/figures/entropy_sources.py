@@ -28,7 +28,6 @@ def make(artefacts: Artefacts) -> Any:
     caption = (
         "Change of the entropy that the lemma predicts for an update, up to a positive factor, by the tokens "
         "that bring it, with 95 % intervals. Tokens that are clipped or not kept have no gradient: they "
-        "show what was removed. Table `entropy_sources` has the numbers. "
-        + " ".join(notes_of(found))
+        "show what was removed. Table entropy_sources has the numbers. " + " ".join(notes_of(found))
     )
     return charts.grid(panels, caption, columns=2)

@@ -16,7 +16,7 @@ SHOWN = {
     f"A > 0, {NAMES[0]}": "of low probability and entropy, A > 0",
     "all with A > 0": "any token with A > 0",
 }
-"""Row of table `marks` -> its name in the legend."""
+"""Row of table marks -> its name in the legend."""
 
 
 def make(artefacts: Artefacts) -> Any:
@@ -39,7 +39,7 @@ def make(artefacts: Artefacts) -> Any:
     caption = (
         "Recorded tokens that are wrong (detours and slips, by the marks of the builder) in what masks "
         "select, with 95 % intervals. Left the precision of a mask, right its recall: of what a method "
-        "touches among all tokens, otherwise among tokens with A > 0. Table `marks` has all classes. "
+        "touches among all tokens, otherwise among tokens with A > 0. Table marks has all classes. "
         f"{' '.join(notes_of(found))}"
     )
     return charts.grid(panels, caption, columns=2)

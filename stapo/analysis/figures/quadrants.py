@@ -21,7 +21,7 @@ def make(artefacts: Artefacts) -> Any:
     group = charts.colours(NAMES)
     caption = (
         "Recorded tokens of correct answers (advantage > 0) by probability and entropy, at most "
-        f"{each} of each quadrant: the number of points says nothing about density. Table `quadrants` has "
+        f"{each} of each quadrant: the number of points says nothing about density. Table quadrants has "
         "their numbers. tau_h differs between mini-batches: the line is its median. "
         f"{' '.join([paper_note(), *notes_of(found)])}"
     )

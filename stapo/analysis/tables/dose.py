@@ -18,7 +18,9 @@ def dose(artefacts: Artefacts, run: TrainingRun) -> dict[str, float]:
     touched = values_of(artefacts, run, "touched_fraction")
     return {
         "Updates in which it acts [%]": 100 * float(((dropped > 0) | (touched > 0)).mean()),
-        "Tokens silenced [%]": float(values_of(artefacts, run, "silenced_fraction").mean()),
+        "Candidates silenced [% of tokens]": float(
+            values_of(artefacts, run, "silenced_fraction").mean()
+        ),
         "Tokens not kept [%]": 100 * float(dropped.mean()),
         "Tokens touched [%]": 100 * float(touched.mean()),
         "Change of their weights [%]": 100
@@ -45,7 +47,7 @@ def make(artefacts: Artefacts) -> Table:
             "A method acts in an update if it changes the weight of a token in the gradient. The change of "
             "weights is the sum of all changes, of the sum of all weights: 100 % is as much as the update "
             "itself. KL term, divisor and mean of the loss, and the gradient of entropies, are not in it.",
-            "Silenced tokens are candidates (A > 0, probability below tau_p); tokens not kept are all that a "
+            "Candidates have A > 0 and a probability below tau_p; tokens not kept are all that a "
             "selection leaves out.",
         ],
     )

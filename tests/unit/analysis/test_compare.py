@@ -46,11 +46,13 @@ def test_folders_are_compared_on_the_benchmarks_that_both_have(tmp_path):
         small = written(tmp_path / side / "small.parquet", 0.5, 0, problems=5)
         large = written(tmp_path / side / "large.parquet", 0.5, 1, problems=60)
     written(tmp_path / "a" / "alone.parquet", 0.5, 2)
+    written(tmp_path / "a" / "small.parquet", 0.5, 0, problems=5, decoding="t0.7-p0.9")
     found = compare(tmp_path / "a", tmp_path / "b")
     assert [row.benchmark for row in found.differences] == ["large", "small", "Avg"]
     assert found.differences[2].first.value == pytest.approx((small + large) / 2)
     assert all(row.difference.value == 0 and row.p_holm == 1 for row in found.differences)
     assert any("alone: not in both" in line for line in found.warnings)
+    assert "they are of several decodings" in found.warnings
 
 
 def test_verdicts_are_the_verifiers_where_both_have_the_same_one(tmp_path):
@@ -69,10 +71,15 @@ def test_what_cannot_be_compared_is_a_line(tmp_path):
     written(tmp_path / "b" / "b.parquet", 0.5, 0, problems=3)
     (tmp_path / "bad.parquet").write_text("{}")
     (tmp_path / "none").mkdir()
+    (tmp_path / "study.yaml").touch()
+    (tmp_path / "study").mkdir()
+    written(tmp_path / "study" / "scores" / "c.parquet", 0.5, 0)
     for other, line in (
         ("bad.parquet", "no score file, or damaged"),
         ("none", "no score files"),
-        ("missing", "no score file"),
+        ("missing", "no score files; name a folder"),
+        ("study.yaml", "no score files; name a folder"),
+        ("study", "such as .*scores$"),
         ("b", "no benchmark in common"),
     ):
         with pytest.raises(StudyError, match=line) as caught:

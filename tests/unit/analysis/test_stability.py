@@ -89,7 +89,9 @@ def test_a_difference_of_trainings_has_an_interval_and_an_exact_p_value() -> Non
     # No exchange of the eight trainings is as extreme but this one and its mirror, of 70.
     assert found.p_value == pytest.approx(2 / 70)
     spread = (np.var(ours, ddof=1) + np.var(theirs, ddof=1)) / 4
-    assert found.detectable == pytest.approx(2.8 * spread**0.5)
+    freedom = int(stats.ttest_ind(ours, theirs, equal_var=False).df)
+    needed = stats.t.ppf(0.975, freedom) + stats.t.ppf(0.8, freedom)
+    assert found.detectable == pytest.approx(needed * spread**0.5)
     alone = gap([0.5], [0.25])
     assert alone.value.value == 0.25
     assert isnan(alone.value.low)

@@ -19,13 +19,21 @@ def test_every_method_has_its_numbers_also_on_a_narrow_terminal():
     assert all(number in after.splitlines()[0] for number in numbers)
 
 
-def test_a_method_that_can_never_act_is_warned_of(raw_study):
+def test_a_method_that_can_never_act_or_is_not_trained_is_warned_of(raw_study):
     raw_study["training"] |= {"prompts_per_batch": 8, "prompts_per_mini_batch": 8}
     raw_study["run"]["methods"] = ["justrl", "stapo", "cispo", "gspo", "qae", "lp-reg"]
     idle = [line.partition(":")[0] for line in check_document(parse_study(raw_study))["warnings"]]
     assert idle == ["methods.cispo", "methods.gspo"]
     raw_study["training"]["prompts_per_mini_batch"] = 4
     assert check_document(parse_study(raw_study))["warnings"] == []
+    raw_study["methods"] = {
+        "mine": {"base": "stapo"},
+        "base-of-it": {"base": "stapo"},
+        "run": {"base": "base-of-it"},
+    }
+    raw_study["run"]["methods"] += ["run"]
+    (warning,) = check_document(parse_study(raw_study))["warnings"]
+    assert warning.startswith("methods.mine: not in run.methods")
 
 
 def test_it_says_what_differs_from_the_paper():

@@ -90,6 +90,15 @@ def test_scores_are_read_as_written_with_all_columns(tmp_path):
     table, found = scores.read_score_file(tmp_path / "s")
     assert scores.rows_of(table) == rows
     assert found == scores.read_identity(tmp_path / "s") == identity
+    whole, refused = (tmp_path / "s").read_bytes(), 0
+    for place in range(4, len(whole), 5):  # No changed bit gives other scores.
+        damaged = bytes([*whole[:place], whole[place] ^ 1, *whole[place + 1 :]])
+        (tmp_path / "s").write_bytes(damaged)
+        try:
+            assert scores.read_score_file(tmp_path / "s")[0].equals(table)
+        except DamagedFileError:
+            refused += 1
+    assert refused > 100
     pq.write_table(table.drop_columns(["gold"]), tmp_path / "s")
     with pytest.raises(DamagedFileError, match="not the columns of this version; remove it"):
         scores.read_score_file(tmp_path / "s")
