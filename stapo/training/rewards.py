@@ -84,9 +84,12 @@ def reward_functions(
                 given["completions"][row] = (
                     text if isinstance(one, str) else [{**one[-1], "content": text}]
                 )
-        # Copies: a function that changes its arguments must not change what the trainer reads later.
+        if own:
+            # Copies: a function that changes its arguments must not change what the trainer reads later.
+            # TRL's functions for logs are methods of the trainer, of which there is no copy.
+            given = {k: one if callable(one) else deepcopy(one) for k, one in given.items()}
         with own_code(reference) if own else nullcontext():
-            values = function(**(deepcopy(given) if own else given))
+            values = function(**given)
             found = [math.nan if value is None else float(value) for value in values]
         if len(found) != len(completions) or not all(map(math.isfinite, found)):
             about = (
