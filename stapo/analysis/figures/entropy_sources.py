@@ -3,8 +3,8 @@
 from typing import Any
 
 from stapo.analysis import charts
-from stapo.analysis.artefacts import Artefacts
-from stapo.analysis.evidence.recorded import notes_of, recorded
+from stapo.analysis.artefacts import ALL, Artefacts
+from stapo.analysis.evidence.recorded import notes_of, with_pooled
 from stapo.analysis.tables.entropy_sources import sources
 from stapo.exhibits import Exhibit
 
@@ -12,8 +12,9 @@ EXHIBIT = Exhibit(order=35, title="Why the entropy moves")
 
 
 def make(artefacts: Artefacts) -> Any:
-    """Return bars by source and method: a panel per size."""
-    found = recorded(artefacts)
+    """Return bars by source and method: a panel per size, or one of all base models if they have a row."""
+    found = with_pooled(artefacts)
+    found = tuple(one for one in found if one.size == ALL) or found
     group = charts.colours(one.title for one in found)
     panels = []
     for size in dict.fromkeys(one.size for one in found):
