@@ -1,18 +1,16 @@
-"""Fixtures of all tests: a small study as a dictionary, which each test may change."""
+"""Fixtures of all tests: a small study as a dictionary, which each test may change, and a tiny model."""
 
-import copy
 import os
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from stapo.repository import CATALOGUE, ROOT
+from stapo.repository import CATALOGUE, STUDIES
 
 # Set before torch is imported, here and in subprocesses: two processes with two threads each would slow each
 # other down. `tests/other_cpus.sh` sets other numbers.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-
-SMOKE = ROOT / "workflows" / "studies" / "smoke.yaml"
 
 
 @pytest.fixture
@@ -22,5 +20,26 @@ def raw_study() -> dict[str, Any]:
 
     from stapo.study import merge
 
-    catalogue = yaml.safe_load(CATALOGUE.read_text())
-    return copy.deepcopy(merge(catalogue, yaml.safe_load(SMOKE.read_text())))
+    files = (CATALOGUE, STUDIES / "smoke.yaml")
+    return merge(*(yaml.safe_load(path.read_text()) for path in files))
+
+
+@pytest.fixture(scope="session")
+def world(tmp_path_factory) -> Path:
+    """A base model of a few supervised steps, and prompts."""
+    from stapo.models.tiny import build_tiny
+    from stapo.study.sources import TinyData, TinyModel
+    from stapo.training.prompts import write_prompts
+
+    root = tmp_path_factory.mktemp("world")
+    settings = TinyModel(
+        builder="tiny-arithmetic", supervised_steps=40, supervised_batch=48, hidden_size=64
+    )
+    build_tiny(settings, root / "base")
+    write_prompts(TinyData(builder="tiny-arithmetic", prompts=64), root / "prompts.jsonl")
+    return root
+
+
+@pytest.fixture(scope="session")
+def model(world: Path) -> Path:
+    return world / "base"

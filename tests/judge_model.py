@@ -1,6 +1,7 @@
 """A tiny verifier model that always gives the same reply, on any engine."""
 
 from pathlib import Path
+from typing import ClassVar
 
 import torch
 from tokenizers import Tokenizer, decoders
@@ -18,6 +19,17 @@ CHARACTERS = sorted(
 )
 WIDTH = 32
 """vLLM has no kernels for smaller heads."""
+
+
+class Small(Verifier):
+    """Limits of so small a model."""
+
+    batch_size: ClassVar[int] = 3
+    max_prompt_tokens: ClassVar[int] = 800
+    max_response_tokens: ClassVar[int] = 4
+
+
+SETTINGS = Small(revision="0" * 40)
 
 
 def build(path: Path, reply: str) -> Path:

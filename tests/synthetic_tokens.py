@@ -22,6 +22,7 @@ V = len(VOCABULARY)
 TAU_P, QUANTILE = 0.002, 0.75
 CLIP_LOW, CLIP_HIGH = 0.8, 1.28
 BUDGET = {"silenced": 20, "retained": 20, "other": 60}
+ALL = dict.fromkeys(BUDGET, 10**6)
 
 
 def population(

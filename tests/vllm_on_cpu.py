@@ -52,9 +52,8 @@ class _Changes(MetaPathFinder):
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        change = CHANGES.pop(
-            name, None
-        )  # Popped, so that the search below finds the module itself.
+        # Popped, so that the search below finds the module itself.
+        change = CHANGES.pop(name, None)
         spec = importlib.util.find_spec(name) if change else None
         if change is None or spec is None or spec.loader is None:
             return None

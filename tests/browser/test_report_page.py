@@ -6,16 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from finished_study import finish
 from playwright.sync_api import expect, sync_playwright
 
 from stapo.analysis import charts, report
-from stapo.repository import CATALOGUE, ROOT
-from stapo.study import merge, parse_study
+from stapo.study import parse_study
 
 pytestmark = pytest.mark.slow
-SMOKE = ROOT / "workflows" / "studies" / "smoke.yaml"
 FIGURES = ["entropy", "reward", "silenced_fraction", "token_frequencies"]
 MILLISECONDS = 180_000
 
@@ -24,15 +21,12 @@ MILLISECONDS = 180_000
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A report of two sizes and two seeds, with some of its figures and all else."""
     root = tmp_path_factory.mktemp("report")
-    raw = merge(*(yaml.safe_load(path.read_text()) for path in (CATALOGUE, SMOKE)))
-    raw["name"] = "demo"
-    raw["run"] |= {
+    run = {
         "sizes": ["tiny", "1.7B"], "methods": ["grpo", "justrl", "stapo"], "seeds": [0, 1],
         "decodings": ["t1.0-p1.0"], "benchmarks": ["chain-2", "linear-equation"],
     }  # fmt: skip
-    raw["training"]["steps"] = 10
-    raw["methods"] = {"grpo": {"title": "<b>G</b>RPO &amp;"}}
-    study = parse_study(raw)
+    raw = {"extends": "smoke", "name": "demo", "training": {"steps": 10}, "run": run}
+    study = parse_study({**raw, "methods": {"grpo": {"title": "<b>G</b>RPO &amp;"}}})
     finish(study, root)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(report, "figure_names", lambda study: FIGURES)

@@ -4,14 +4,12 @@ Everything is added to a copy of the repository, in which a study of stages of m
 (tests/pipeline/stub) runs to its end.
 """
 
-import os
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from programs import python
 
 from stapo.repository import ROOT
 
@@ -135,15 +133,7 @@ def test_each_addition_takes_the_files_that_the_page_says_and_is_used(root: Path
     work.mkdir()
 
     def run(*command: str, first: Path = root) -> str:
-        done = subprocess.run(
-            [sys.executable, "-P", *command],
-            cwd=work,
-            env={**os.environ, "PYTHONPATH": f"{first}:{root}/tests"},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
+        done = python("-P", *command, at=work, PYTHONPATH=f"{first}:{root}/tests")
         return done.stdout + done.stderr
 
     def snakemake(*arguments: str) -> str:

@@ -1,11 +1,9 @@
 """The program of `make gpu` runs on a CPU with tiny sizes: only kernels and speed are left to see."""
 
 import json
-import os
-import subprocess
-import sys
 
 import pytest
+from programs import python
 
 from stapo.repository import ROOT
 
@@ -13,15 +11,10 @@ from stapo.repository import ROOT
 @pytest.mark.slow
 def test_it_writes_its_table_and_without_a_gpu_says_that_it_was_not_run(tmp_path):
     out, told = tmp_path / "vllm.json", []
+    environment = {"PYTHONPATH": f"{ROOT}:{ROOT}/tests", "CUDA_VISIBLE_DEVICES": ""}
     for tiny in ([], ["--tiny"]):
         assert not out.exists()
-        done = subprocess.run(
-            [sys.executable, "-m", "gpu.vllm", "--out", str(tmp_path), *tiny],
-            env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT}/tests", "CUDA_VISIBLE_DEVICES": ""},
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr
-        told.append(done.stdout)
+        told.append(python("-m", "gpu.vllm", "--out", tmp_path, *tiny, **environment).stdout)
     said = "no GPU: tests/gpu/vllm.py was not run; run `make gpu` on a machine with one\n"
     assert told[0] == said
     tables = json.loads(out.read_text())["tables"]

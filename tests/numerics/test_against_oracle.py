@@ -1,6 +1,7 @@
 """The library against plain double-precision loops, function by function."""
 
 from dataclasses import dataclass, replace
+from math import nextafter
 from typing import Any
 
 import oracle
@@ -77,15 +78,18 @@ def mini_batches(draw: st.DrawFn) -> Rows:
     return Rows(logps, old, matrix(GRID), advantages, matrix(st.booleans()))
 
 
-# One candidate; none; nothing but padding; all candidates equally uncertain.
+# One candidate; none; nothing but padding; all candidates equally uncertain; one hardly below the others;
+# one of hardly any advantage.
 ONE = Rows([[-7.0, -1.0]], [[-7.0, -1.0]], [[0.5, 1.0]], [1.0], [[True, True]])
 NONE = replace(ONE, advantages=[-1.0])
 EMPTY = replace(ONE, mask=[[False, False]])
 TIED = Rows([[-7.0] * 4], [[-7.0] * 4], [[0.5] * 4], [1.0], [[True] * 4])
+BELOW = replace(TIED, entropies=[[nextafter(0.5, 0.0), 0.5, 0.5, 0.5]])
+HARDLY = replace(BELOW, advantages=[5e-324])
 
 
 def edge_cases(test):
-    for case in (ONE, NONE, EMPTY, TIED):
+    for case in (ONE, NONE, EMPTY, TIED, BELOW, HARDLY):
         test = example(rows=case)(test)
     return test
 
@@ -175,12 +179,9 @@ def test_group_advantages(groups: list[list[float]]) -> None:
     rewards = [reward for group in groups for reward in group]
     # Rewards up to 5 differ from their mean with an error of 1e-15, which a tiny std (down to eps)
     # magnifies by 1e6.
-    torch.testing.assert_close(
-        group_advantages(double(rewards), 4),
-        double(oracle.group_advantages(rewards, 4)),
-        rtol=1e-9,
-        atol=1e-8,
-    )
+    values = group_advantages(double(rewards), 4)
+    expected = double(oracle.group_advantages(rewards, 4))
+    torch.testing.assert_close(values, expected, rtol=1e-9, atol=1e-8)
 
 
 @EXAMPLES

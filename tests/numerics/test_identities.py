@@ -6,7 +6,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from stapo.objective import SELECTIONS, group_advantages, keep_high_entropy, token_mean
+from stapo.objective import (
+    SELECTIONS,
+    group_advantages,
+    keep_high_entropy,
+    spurious_candidates,
+    token_mean,
+)
 
 EVERY_SELECTION = pytest.mark.parametrize("name", sorted(SELECTIONS))
 
@@ -47,44 +53,11 @@ def test_a_mean_in_half_precision_is_rounded_once(dtype: torch.dtype) -> None:
     assert (found.item(), found.dtype) == (0.75, dtype)
 
 
-def is_silenced(logp: float, entropy: float, advantage: float, tau_p: float, scope: str) -> bool:
-    """Whether S2T silences a token beside candidates of entropy 1 and 2; at quantile 1 the threshold is 2."""
-    keep = SELECTIONS["silence_spurious"](
-        double([[logp, 0.0, 0.0], [-20.0, -20.0, 0.0]]),
-        double([[entropy, 0.0, 0.0], [1.0, 2.0, 0.0]]),
-        double([advantage, 1.0]),
-        torch.tensor([[True, False, False], [True, True, False]]),
-        tau_p=tau_p,
-        quantile=1.0,
-        scope=scope,
-    )
-    assert keep[1].tolist() == [False, True, False]
-    return not keep[0, 0].item()
-
-
-@pytest.mark.parametrize("scope", ["candidates", "all"])
-@pytest.mark.parametrize(
-    ("logp", "entropy", "advantage", "silenced"),
-    [
-        (-1e-3, 1.5, 1.0, True),
-        (0.0, 1.5, 1.0, False),  # p = tau_p
-        (-1e-3, math.nextafter(2.0, 0.0), 1.0, True),
-        (-1e-3, 2.0, 1.0, False),  # H = threshold
-        (-1e-3, 1.5, 5e-324, True),
-        (-1e-3, 1.5, 0.0, False),  # A = 0
-        (-1e-3, 1.5, -0.0, False),
-        (-1e-3, 1.5, -1.0, False),
-    ],
-)
-def test_all_three_inequalities_are_strict(logp, entropy, advantage, silenced, scope) -> None:
-    # tau_p = 1 = exp(0), both exact.
-    assert is_silenced(logp, entropy, advantage, tau_p=1.0, scope=scope) is silenced
-
-
-def test_the_probability_is_compared_not_its_logarithm() -> None:
-    tau_p = torch.exp(double([-6.25])).item()
-    assert not is_silenced(-6.25, 1.5, 1.0, tau_p, "candidates")
-    assert is_silenced(-6.25, 1.5, 1.0, math.nextafter(tau_p, 1.0), "candidates")
+def test_the_probability_is_compared_strictly_and_not_its_logarithm() -> None:
+    logps, mask = double([[-6.25]]), torch.ones(1, 1, dtype=torch.bool)
+    tau_p = torch.exp(logps).item()
+    for limit, rare in ((tau_p, False), (math.nextafter(tau_p, 1.0), True)):
+        assert spurious_candidates(logps, double([1.0]), mask, limit).item() is rare
 
 
 def test_20_entropy_rounds_up_no_rounding_error() -> None:

@@ -48,18 +48,11 @@ def within(ratio: float, a: float, p: float, old: float) -> float:
     return 0.0 if beyond else ratio * a
 
 
-def clipped(ratio: float, a: float, p: float, old: float) -> float:
-    beyond = (a > 0 and ratio > 1.28) or (a < 0 and ratio < 0.8)
-    return 0.0 if beyond else ratio * a
-
-
-CLIP = {"clip_low": 0.2, "clip_high": 0.28}
 GRADIENTS: dict[str, tuple[dict[str, float], Callable[[float, float, float, float], float]]] = {
-    "clipped": (CLIP, clipped),
     "unclipped": ({}, lambda ratio, a, p, old: ratio * a),
     "capped_weights": ({}, lambda ratio, a, p, old: min(ratio, 5.0) * a),
     "soft_gate": ({}, soft),
-    "kept_clipped_gradients": (CLIP, kept),
+    "kept_clipped_gradients": ({"clip_low": 0.2, "clip_high": 0.28}, kept),
     "within_divergence": ({}, within),
 }
 """Name -> arguments, and the derivative by the log-prob of a token."""
@@ -71,7 +64,8 @@ def test_a_surrogate_has_the_gradient_of_its_formula_at_known_ratios(rows, name:
     if name == "within_divergence":  # Probabilities that can move by 0.15.
         old = torch.where(torch.arange(7) < 3, old * 0 + log(0.9), old * 0 + log(0.1))
         logps = (old + torch.tensor(RATIOS).double().log()).masked_fill(~mask, float("nan"))
-    assert {*GRADIENTS, "clipped_sequences"} == {*SURROGATES}  # That has a test of its own.
+    # These have tests of their own.
+    assert {*GRADIENTS, "clipped", "clipped_sequences"} == {*SURROGATES}
     args, derivative = GRADIENTS[name]
     leaf = logps.clone().requires_grad_()
     values = SURROGATES[name](leaf, old, advantages, mask, **args)

@@ -1,9 +1,8 @@
 """What a reviewer does by hand gives what the pipeline has."""
 
 import shutil
-import subprocess
-import sys
 
+from programs import python, ran
 from synthetic import leave_out_raw_data
 
 from stapo.provenance import SUMS, file_sha256
@@ -19,10 +18,9 @@ def test_in_a_clone_without_raw_data_a_cell_is_made_again_to_the_same_responses(
     folder = workspace.path / "results/smoke"
     stated = (folder / SUMS).read_text()
     leave_out_raw_data(folder)
-    command, place = [sys.executable, "-m", "stapo", "show", "study.yaml"], workspace.path
-    done = subprocess.run(command, cwd=place, capture_output=True, text=True, check=False)
+    told = python("-m", "stapo", "show", "study.yaml", at=workspace.path, code=1).stderr
     said = "without its raw data, as in git: read results/smoke/tables/main-t1.0-p1.0.md"
-    assert said in " ".join((done.stdout + done.stderr).split())
+    assert said in " ".join(told.split())
     everything = workspace.jobs()
     assert {rule: everything[rule] for rule in ("base_model", "train", "weights", "generate")} == {
         "base_model": 1, "train": 4, "weights": 4, "generate": 5,
@@ -68,7 +66,7 @@ def test_one_launch_of_several_processes_trains_all_of_a_stage(workspace, monkey
     monkeypatch.setenv(LAUNCHED, "1")
     command = accelerate_command(["run", "train", "--study", str(workspace.write())], 0, 1, {})
     command[command.index("--num_processes") + 1] = "2"
-    subprocess.run(command, cwd=workspace.path, check=True)
+    ran(*command, at=workspace.path)
     for method in workspace.study["run"]["methods"]:
         record = workspace.read(f"results/smoke/runs/tiny/{method}/seed0/provenance.json")
         assert record["attempts"][-1]["processes"] == 2
@@ -78,13 +76,8 @@ def test_checkpoints_from_anywhere_are_a_study_of_their_own(workspace):
     folder = workspace.path / "results/smoke"
     shutil.copytree(folder / "runs/tiny/stapo/seed0/model", workspace.path / "copied")
     sizes = {"before": str(folder / "models/tiny/base"), "after": "copied"}
-    workspace.change(
-        {
-            "name": "mine",
-            "models": {size: {"path": path} for size, path in sizes.items()},
-            "run": {"sizes": [*sizes], "methods": []},
-        }
-    )
+    models = {size: {"path": path} for size, path in sizes.items()}
+    workspace.change({"name": "mine", "models": models, "run": {"sizes": [*sizes], "methods": []}})
     workspace.run("--show-failed-logs")
     table = (workspace.path / "results/mine/tables/main-t1.0-p1.0.md").read_text()
     assert "- after minus before +" in table

@@ -16,10 +16,8 @@ import pytest
 
 from stapo.cli import main
 from stapo.files import read_jsonl
-from stapo.repository import CATALOGUE
 from stapo.stages import jobs_of
-from stapo.study import merge, parse_study
-from stapo.study.loader import load_yaml
+from stapo.study import parse_study
 from stapo.study.reading import resolved_path, write_resolved
 
 BLOCK = 4096
@@ -86,7 +84,7 @@ def test_a_full_disk_is_one_line_and_the_same_command_continues(
         return int(ended.value.code or 0)
 
     name, rooms = ROOMS[stage]
-    study = parse_study(merge(load_yaml(CATALOGUE).content, finished.study))
+    study = parse_study(finished.study)
     shutil.copytree(finished.path / "results", small / "results")
     monkeypatch.chdir(small)
     monkeypatch.setattr(sys, "argv", ["stapo", "run", stage, name, "--study", resolved_path(study)])

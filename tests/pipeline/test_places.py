@@ -1,9 +1,9 @@
 """Where a study runs does not matter: odd paths, and modules that lie in the working directory."""
 
-import os
 import shutil
-import subprocess
 import sys
+
+from programs import ran
 
 from stapo.repository import ROOT
 
@@ -11,7 +11,7 @@ ODD = 'it\'s a $HOME; dir & more `x` {y} "z"'
 OVERLAP = "results/smoke/data/overlap.json"
 
 
-def test_a_study_runs_below_a_path_that_a_shell_would_take_apart(tmp_path):
+def test_a_study_runs_below_a_path_that_a_shell_would_take_apart(tmp_path, monkeypatch):
     """As most do it, in the directory of the Snakefile, which Snakemake itself makes importable."""
     place, imported = tmp_path / ODD, tmp_path / "imported"
     package, work = place / "package", place / "work here"
@@ -29,13 +29,9 @@ def test_a_study_runs_below_a_path_that_a_shell_would_take_apart(tmp_path):
         *(python, "-P", "-m", "snakemake", OVERLAP, "--cores", "1", "--printshellcmds"),
         *("--configfile", "workflows/studies/smoke.yaml"),
     ]
-    environment = {k: v for k, v in os.environ.items() if k != "PYTHONSAFEPATH"}
-    environment["PYTHONPATH"] = str(package)
-    done = subprocess.run(
-        command, cwd=work, env=environment, capture_output=True, text=True, check=False
-    )
+    monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
+    done = ran(*command, at=work, PYTHONPATH=str(package))
     told = done.stdout + done.stderr
-    assert done.returncode == 0, told
     assert f"{ODD.partition('$')[2]}/.venv/bin/python" in told
     assert (work / OVERLAP).exists()
     assert not imported.exists(), imported.read_text()

@@ -8,20 +8,10 @@ from world import STATES, World, counted
 from stapo.study import merge
 
 OWN_ARGS = {"tau_p": 0.003, "quantile": 0.5}
-WHOLE = merge(
-    STATES,
-    {
-        "name": "whole",
-        "run": {
-            "methods": ["justrl", "mine"],
-            "decodings": ["t1.0-p1.0", "t0.7-p0.9"],
-            "benchmarks": ["chain-2", "chain-3"],
-        },
-        "methods": {
-            "mine": {"base": "stapo", "selection": "mine.py:mine", "selection_args": OWN_ARGS}
-        },
-    },
-)
+OWN = {"base": "stapo", "selection": "mine.py:mine", "selection_args": OWN_ARGS}
+RUN = {"methods": ["justrl", "mine"], "benchmarks": ["chain-2", "chain-3"]}
+RUN["decodings"] = ["t1.0-p1.0", "t0.7-p0.9"]
+WHOLE = merge(STATES, {"name": "whole", "run": RUN, "methods": {"mine": OWN}})
 MINE = """
 def mine(logps, entropies, advantages, mask, tau_p=0.002, quantile=0.75):
     return mask
@@ -85,9 +75,8 @@ def test_an_edit_reruns_what_depends_on_it(edited, change, expected):
 def test_a_study_that_differs_in_one_method_shares_the_rest(whole):
     """Base model and trainings of equal settings are published again, not made again."""
     tau_p = {"selection_args": {"tau_p": 0.004}}
-    other = World(
-        whole.path, merge(WHOLE, {"name": "other", "methods": {"mine": tau_p}}), stub=True
-    )
+    study = merge(WHOLE, {"name": "other", "methods": {"mine": tau_p}})
+    other = World(whole.path, study, stub=True)
     weights = "results/{study}/runs/tiny/{method}/seed0/model"
     targets = [weights.format(study="other", method=method) for method in ("justrl", "mine")]
     assert counted(other.run(*targets, "-p"))["train"] == 2

@@ -1,10 +1,8 @@
 """Studies that come with the project expand into the jobs that they should, without running any."""
 
-import subprocess
-import sys
-
 import pytest
 import yaml
+from programs import python
 from world import STATES, World
 
 from stapo.repository import ROOT, STUDIES
@@ -41,9 +39,8 @@ def test_check_and_snakemake_refuse_the_same_with_the_same_lines(tmp_path):
         '"\\e[31mred\\n": 1\nrun: {seeds: [0, "0", 2020-01-01]}\n'
     )
     code, said = world.snakemake("-n")
-    command = [sys.executable, "-m", "stapo", "check", "study.yaml"]
-    check = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert (code, check.returncode) == (2, 2)
+    check = python("-m", "stapo", "check", "study.yaml", at=tmp_path, code=2)
+    assert code == 2
     refused = [line for line in said.splitlines() if line.startswith("study: ")]
     assert refused == [line.replace("stapo: ", "study: ", 1) for line in check.stderr.splitlines()]
     assert refused

@@ -1,7 +1,6 @@
 """One reduced study: run, run again, and verified, as a user would."""
 
-import subprocess
-import sys
+from programs import python
 
 from stapo.repository import ROOT
 
@@ -12,6 +11,4 @@ def test_a_reduced_study_runs_reruns_and_verifies(workspace):
     table = (folder / "tables" / "main-t1.0-p1.0.md").read_text()
     assert all(name in table for name in ("GRPO", "20-Entropy", "JustRL", "STAPO"))
     assert "<html" in (folder / "report.html").read_text()
-    command = [sys.executable, "-P", "-m", "stapo", "verify", str(folder)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    python("-P", "-m", "stapo", "verify", folder, at=ROOT)

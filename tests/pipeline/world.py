@@ -17,22 +17,14 @@ from stapo.study import Study, merge, read_study
 STUB = Path(__file__).with_name("stub")
 SNAKEMAKE = [sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile")]
 SMOKE = yaml.safe_load((STUDIES / "smoke.yaml").read_text())
-REDUCED = merge(
-    SMOKE,
-    {
-        "models": {"tiny": {"supervised_steps": 60, "hidden_size": 64}},
-        "data": {"prompts": 128},
-        "training": {
-            "steps": 8,
-            "prompts_per_batch": 16,
-            "group_size": 4,
-            "prompts_per_mini_batch": 4,
-            "checkpoint_every": 1,
-        },
-        "benchmarks": {"chain-2": {"samples": 4}, "chain-3": {"samples": 2}},
-        "run": {"benchmarks": ["chain-2", "chain-3"], "decodings": ["t1.0-p1.0"]},
-    },
-)
+SMALLER = yaml.safe_load("""
+models: {tiny: {supervised_steps: 60, hidden_size: 64}}
+data: {prompts: 128}
+training: {steps: 8, prompts_per_batch: 16, group_size: 4, prompts_per_mini_batch: 4}
+benchmarks: {chain-2: {samples: 4}, chain-3: {samples: 2}}
+run: {benchmarks: [chain-2, chain-3], decodings: [t1.0-p1.0]}
+""")
+REDUCED = merge(SMOKE, SMALLER)
 """The smoke study for real stages: everything is there, only smaller."""
 STATES = merge(
     SMOKE,

@@ -2,10 +2,9 @@
 
 import os
 from pathlib import Path
-from typing import ClassVar
 
 import pytest
-from judge_model import build
+from judge_model import SETTINGS as JUDGE, build
 
 pytest.importorskip("vllm", reason="make test-vllm")
 
@@ -14,7 +13,7 @@ from stapo.evaluation.scores import Judgement, Question
 from stapo.evaluation.verifier import judge
 from stapo.files import read_jsonl
 from stapo.models.tiny import build_tiny
-from stapo.study.schema import Decoding, EngineSettings, Evaluation, Verifier
+from stapo.study.schema import Decoding, EngineSettings, Evaluation
 from stapo.study.sources import TinyModel
 from stapo.tasks import benchmark_definitions
 
@@ -62,13 +61,8 @@ def test_it_says_what_transformers_says(model, tmp_path):
     assert all(record["num_tokens"] == lengths[record["problem"]] for record in same)
 
 
-class Small(Verifier):
-    max_prompt_tokens: ClassVar[int] = 800
-    max_response_tokens: ClassVar[int] = 4
-
-
 def test_a_verifier_says_through_vllm_what_it_says_through_transformers(tmp_path):
-    path, settings = build(tmp_path, "A"), Small(revision="0" * 40)
+    path = build(tmp_path, "A")
     asked = [Question("q", "7", f"response {i}" * (100 * (i == 3) + 1)) for i in range(6)]
-    hf, vllm = (judge(path, settings, asked, b, SETTINGS) for b in ("hf", "vllm"))
+    hf, vllm = (judge(path, JUDGE, asked, b, SETTINGS) for b in ("hf", "vllm"))
     assert hf == vllm == [Judgement("accepted", i == 3) for i in range(6)]

@@ -1,13 +1,12 @@
 """Trainings with a real vLLM in their process, on the CPU; `make test-vllm` runs this."""
 
-import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
+from shutil import copytree
 
 import pytest
 import torch
+from programs import python
 from safetensors.torch import load_file
 
 pytest.importorskip("vllm", reason="make test-vllm")
@@ -16,10 +15,8 @@ import yaml
 from vllm_on_cpu import processes
 
 from stapo.files import read_jsonl
-from stapo.models.tiny import build_tiny
 from stapo.repository import ROOT
 from stapo.study import read_study
-from stapo.study.sources import TinyModel
 from stapo.training.checkpoints import attempts
 
 PROGRAM = Path(__file__).with_name("vllm_training.py")
@@ -29,17 +26,6 @@ TOLERANCE = 1e-4
 """Nats; 4e-6 was measured, and 8 with the weights of the first step."""
 
 Step = dict[str, torch.Tensor]
-
-
-def start(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, str(PROGRAM), *map(str, arguments)],
-        env={**os.environ, **CPU},
-        capture_output=True,
-        text=True,
-        timeout=900,
-        check=False,
-    )
 
 
 def steps(directory: Path) -> list[Step]:
@@ -58,13 +44,10 @@ def responses(step: Step) -> list[list[int]]:
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory) -> Path:
-    """A base model of a few supervised steps, and one prompt, so that its order depends on no seed."""
+def world(world: Path, tmp_path_factory) -> Path:
+    """The base model of all tests, and one prompt, so that its order depends on no seed."""
     root = tmp_path_factory.mktemp("world")
-    settings = TinyModel(
-        builder="tiny-arithmetic", supervised_steps=40, supervised_batch=48, hidden_size=64
-    )
-    build_tiny(settings, root / "base")
+    copytree(world / "base", root / "base")
     (root / "prompts.jsonl").write_text('{"question": "chain:1+2", "answer": "3"}\n')
     return root
 
@@ -73,8 +56,8 @@ def world(tmp_path_factory) -> Path:
 def trained(world, tmp_path_factory) -> Path:
     """Three trainings, and one that is killed."""
     out = tmp_path_factory.mktemp("trained")
-    done = start(world, out, "whole", "other", "unsynced", "killed")
-    assert done.returncode == -signal.SIGKILL, done.stderr[-3000:]
+    cases = ("whole", "other", "unsynced", "killed")
+    python(PROGRAM, world, out, *cases, code=-signal.SIGKILL, **CPU)
     return out
 
 
@@ -97,8 +80,7 @@ def test_a_seed_gives_the_same_responses_and_another_one_others(trained):
 
 
 def test_a_killed_training_resumes_to_the_same_bits(world, trained):
-    done = start(world, trained, "killed")
-    assert done.returncode == 0, done.stderr[-3000:]
+    python(PROGRAM, world, trained, "killed", **CPU)
     assert [one["after_step"] for one in attempts(trained / "killed" / "work")] == [0, 3]
     for ours, theirs in zip(steps(trained / "killed"), steps(trained / "whole"), strict=True):
         assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
@@ -125,19 +107,11 @@ def test_a_study_trains_with_vllm(tmp_path):
     )
     figure = "results/vllm/figures/rollout_mismatch.svg"
     targets = (figure, "results/vllm/runs/tiny/stapo/seed0/model")
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile")),
-            *("--configfile", "study.yaml", "--cores", "2", "--show-failed-logs"),
-            *("--set-resources", "train:gpu=0", "--", *targets),
-        ],
-        cwd=tmp_path,
-        env={**os.environ, **processes(tmp_path), "VLLM_CPU_KVCACHE_SPACE": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    python(
+        *("-m", "snakemake", "--snakefile", ROOT / "Snakefile", "--configfile", "study.yaml"),
+        *("--cores", "2", "--show-failed-logs", "--set-resources", "train:gpu=0", "--", *targets),
+        at=tmp_path, **processes(tmp_path), VLLM_CPU_KVCACHE_SPACE="1",
+    )  # fmt: skip
     assert (tmp_path / figure).exists()
     study = read_study(tmp_path / "study.yaml")
     metrics = read_jsonl(tmp_path / "results/vllm/runs/tiny/stapo/seed0/metrics.jsonl")

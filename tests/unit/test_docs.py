@@ -1,6 +1,7 @@
 """What the documentation shows works."""
 
 import re
+from shutil import copytree
 
 import pytest
 import torch
@@ -36,17 +37,12 @@ def test_links_resolve_and_python_runs(page):
         assert torch.isfinite(names["loss"])
 
 
-def test_the_example_for_users_of_trl_trains(tmp_path, monkeypatch):
-    from stapo.models.tiny import build_tiny
-    from stapo.study.sources import TinyData, TinyModel
-    from stapo.training.prompts import write_prompts
-
+def test_the_example_for_users_of_trl_trains(world, tmp_path, monkeypatch):
     page = (ROOT / "docs" / "recipes" / "README.md").read_text()
     (block,) = [b for b in python_blocks(page) if "Trainer" in b]
     smoke = tmp_path / "results" / "smoke"
-    settings = TinyModel(builder="tiny-arithmetic", supervised_steps=5, hidden_size=32)
-    build_tiny(settings, smoke / "models" / "tiny" / "base")
-    write_prompts(TinyData(builder="tiny-arithmetic", prompts=64), smoke / "data" / "prompts.jsonl")
+    copytree(world / "base", smoke / "models" / "tiny" / "base")
+    copytree(world, smoke / "data")  # Its prompts are read.
     monkeypatch.chdir(tmp_path)
     exec(block, {})
     assert (tmp_path / "by-hand" / "checkpoint-4" / "model.safetensors").exists()

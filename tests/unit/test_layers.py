@@ -1,10 +1,9 @@
 """Imports point one way."""
 
 import ast
-import subprocess
-import sys
 
 import pytest
+from programs import python
 
 from stapo.repository import ROOT
 
@@ -50,5 +49,4 @@ def test_a_module_imports_only_what_lies_above_it(path):
 
 
 def test_study_and_program_start_without_torch():
-    code = "import sys, stapo.study, stapo.cli; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    python("-c", "import sys, stapo.study, stapo.cli; sys.exit('torch' in sys.modules)")

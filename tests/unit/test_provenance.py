@@ -1,6 +1,6 @@
 """What a record says of the code that it was made with."""
 
-import subprocess
+from programs import ran
 
 from stapo import provenance
 
@@ -8,7 +8,7 @@ from stapo import provenance
 def test_changed_code_is_dirty_and_changed_results_are_not(tmp_path, monkeypatch):
     def git(*words: str) -> None:
         who = ("-c", "user.name=a", "-c", "user.email=a@example.org")
-        subprocess.run(["git", *who, *words], cwd=tmp_path, check=True, capture_output=True)
+        ran("git", *who, *words, at=tmp_path)
 
     for folder in ("results", "stapo"):
         (tmp_path / folder).mkdir()

@@ -1,8 +1,9 @@
 """Charts as files: the same bytes on every machine, and text is never markup."""
 
 import os
-import subprocess
 import sys
+
+from programs import python
 
 from stapo.analysis import charts
 from stapo.analysis.charts import image
@@ -37,11 +38,7 @@ def test_other_locales_times_and_fonts_give_the_same_bytes(tmp_path):
     found = set()
     for other in ({}, {"TZ": "Asia/Tokyo", "LANG": "de_DE.UTF-8", "HOME": str(tmp_path)}):
         place = os.pathsep.join([os.path.dirname(__file__), *sys.path])
-        run = subprocess.run(
-            [sys.executable, "-c", code], env={**os.environ, **other, "PYTHONPATH": place},
-            check=True, capture_output=True, text=True,
-        )  # fmt: skip
-        found.add(run.stdout)
+        found.add(python("-c", code, **other, PYTHONPATH=place).stdout)
     assert len(found) == 1
 
 

@@ -115,7 +115,7 @@ def test_verl_selects_in_each_mini_batch_of_all_ranks():
 JUDGED = {"pytorch_loop.py": loop, "trl_grpo.py": trl, "verl_policy_loss.py": verl_update}
 
 
-@pytest.mark.parametrize("name", JUDGED)
+@pytest.mark.parametrize("name", sorted(path.name for path in RECIPES.glob("*.py")))
 def test_the_readme_says_what_the_kit_reports(name):
     lines = (RECIPES / "README.md").read_text().splitlines()
     (row,) = (line for line in lines if f"({name})" in line)
@@ -126,10 +126,6 @@ def test_the_readme_says_what_the_kit_reports(name):
         assert found["probabilities and entropies of"] == policy
         assert found["divisor"] == divisor
         assert all(check.holds for check in run_checks(JUDGED[name], method))
-
-
-def test_every_recipe_is_judged():
-    assert {path.name for path in RECIPES.glob("*.py")} == set(JUDGED)
 
 
 @pytest.mark.parametrize("method", CONFORMANCE_METHODS)

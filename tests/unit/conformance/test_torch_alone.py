@@ -1,8 +1,8 @@
 """The objective and the conformance kit need torch, and nothing else; the command line says what it needs."""
 
 import re
-import subprocess
-import sys
+
+from programs import python
 
 from stapo.repository import ROOT
 
@@ -13,21 +13,18 @@ REFUSED = (
 """What torch does not require; `make test-torch` runs where nothing else is installed."""
 
 
-def run_alone(code: str) -> subprocess.CompletedProcess[str]:
+def run_alone(script: str, code: int = 0) -> str:
+    """Run a script to its end, which must have this exit code; return its errors."""
     places = [str(ROOT), str(ROOT / "docs" / "recipes")]
     start = f"import sys; sys.path[:0] = {places!r}; sys.modules |= dict.fromkeys({REFUSED!r})\n"
-    command = [sys.executable, "-P", "-c", start + code]
-    return subprocess.run(command, capture_output=True, text=True, timeout=240)
+    return python("-P", "-c", start + script, code=code).stderr
 
 
 def test_objective_and_kit_need_torch_alone():
-    run = run_alone("import pytorch_loop, stapo.conformance, stapo.objective")
-    assert run.returncode == 0, run.stderr
+    run_alone("import pytorch_loop, stapo.conformance, stapo.objective")
 
 
 def test_the_command_line_says_what_to_install():
-    run = run_alone('import runpy; runpy.run_module("stapo", run_name="__main__")')
-    assert run.returncode == 2
-    assert re.fullmatch(
-        r"stapo: \w+ is not installed; in a clone: pip install '\.\[suite\]'\n", run.stderr
-    )
+    said = run_alone('import runpy; runpy.run_module("stapo", run_name="__main__")', code=2)
+    line = r"stapo: \w+ is not installed; in a clone: pip install '\.\[suite\]'\n"
+    assert re.fullmatch(line, said)

@@ -2,14 +2,13 @@
 
 import json
 import signal
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
+from programs import python
 
 from stapo.evaluation import grading
 from stapo.evaluation.grading import Grade, grade_all
@@ -138,9 +137,7 @@ grade('5', ENDLESS)
 
 
 def test_a_worker_ends_with_the_process_that_started_it():
-    command = [sys.executable, "-c", LIFE]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert result.returncode == -signal.SIGKILL, result.stderr
+    result = python("-c", LIFE, code=-signal.SIGKILL)
     # One second of processor time, on a machine however busy; a zombie has no address space.
     statm, deadline = Path(f"/proc/{result.stdout.strip()}/statm"), time.monotonic() + 60.0
     while statm.exists() and not statm.read_text().startswith("0 "):

@@ -30,10 +30,8 @@ def test_copies_of_long_responses_fail_the_score(tmp_path):
     assert not (tmp_path / "s").exists()
     # Short ones coincide by chance; they are counted.
     assert score(write(tmp_path / "c", copies, 99), {}, tmp_path / "s") == 1.0
-    assert (
-        pq.read_table(tmp_path / "s")["duplicate"].to_pylist()
-        == [False, True, True, True] + [False] * 4
-    )
+    found = pq.read_table(tmp_path / "s")["duplicate"].to_pylist()
+    assert found == [False, True, True, True] + [False] * 4
 
 
 def test_two_engines_are_not_mixed(tmp_path):

@@ -1,6 +1,5 @@
 """Every file in benchmarks/ is a task, loads its own rows, and counts every sample."""
 
-import json
 from typing import Any
 
 import pytest
@@ -10,6 +9,7 @@ from lm_eval.evaluator import evaluate
 from lm_eval.tasks import TaskManager
 
 from stapo.evaluation.task import DATA_DIR, asked_of, benchmark_questions, benchmark_rows, normalise
+from stapo.files import write_jsonl
 from stapo.models.worlds import is_held_out
 from stapo.repository import BENCHMARKS
 from stapo.study.files import rows_checksum
@@ -59,14 +59,10 @@ SOURCE = {"hub": "someone/Some-Set", "revision": "main", "split": "test", "names
 SOURCE |= {"rows": 2, "sha256": rows_checksum(ROWS)}
 
 
-def write_rows(path, rows):
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-
-
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_every_layout_gives_the_same_rows(tmp_path, monkeypatch, layout):
     rows = [layout(row["question"], row["answer"]) for row in ROWS]
-    write_rows(tmp_path / "SomeSet.jsonl", rows)
+    write_jsonl(tmp_path / "SomeSet.jsonl", rows)
     monkeypatch.setenv(DATA_DIR, str(tmp_path))
     assert benchmark_rows(SOURCE) == ROWS
 
@@ -76,7 +72,7 @@ def test_other_rows_are_refused_with_what_was_expected_and_found(tmp_path, monke
     with pytest.raises(FileNotFoundError, match=r"STAPO_DATA_DIR.*SomeSet"):
         benchmark_rows(SOURCE)
     spaced = [{"question": "What  is 1 +\n1?", "answer": "2"}, ROWS[1]]
-    write_rows(tmp_path / "SomeSet.jsonl", spaced)
+    write_jsonl(tmp_path / "SomeSet.jsonl", spaced)
     assert len(benchmark_rows(SOURCE)) == 2  # White space is not in the checksum.
     with pytest.raises(ValueError, match="expected 3 rows, found 2"):
         benchmark_rows({**SOURCE, "rows": 3})

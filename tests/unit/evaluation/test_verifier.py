@@ -2,12 +2,11 @@
 
 from dataclasses import replace
 from functools import partial
-from typing import ClassVar
 from unittest.mock import Mock
 
 import pyarrow.parquet as pq
 import pytest
-from judge_model import PROMPT, build
+from judge_model import PROMPT, SETTINGS, build
 
 from stapo.evaluation.scores import Judgement, Question, score
 from stapo.evaluation.task import INSTRUCTION
@@ -18,17 +17,7 @@ from stapo.paths import VERIFIER_TEMPLATE
 from stapo.provenance import write_sums
 from stapo.records.responses import AnsweredProblem, write_responses
 from stapo.study import StudyError
-from stapo.study.schema import Verifier
 from stapo.tasks import benchmark_definitions
-
-
-class Small(Verifier):
-    batch_size: ClassVar[int] = 3
-    max_prompt_tokens: ClassVar[int] = 800
-    max_response_tokens: ClassVar[int] = 4
-
-
-SETTINGS = Small(revision="0" * 40)
 
 
 def test_a_long_response_loses_its_front_and_is_counted(tmp_path):

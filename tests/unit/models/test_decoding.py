@@ -28,17 +28,11 @@ def test_responses_are_those_of_transformers(model, drawn):
     config = GenerationConfig(
         do_sample=drawn, top_k=0, max_new_tokens=80, pad_token_id=PAD, eos_token_id=[END, 7]
     )
+    batch = {"input_ids": ids.masked_fill(attended == 0, PAD), "attention_mask": attended}
     found = []
     for loop in (None, decode):
         torch.manual_seed(1)
-        found.append(
-            model.generate(
-                input_ids=ids.masked_fill(attended == 0, PAD),
-                attention_mask=attended,
-                generation_config=config,
-                custom_generate=loop,
-            )
-        )
+        found.append(model.generate(**batch, generation_config=config, custom_generate=loop))
     assert torch.equal(*found)
     lengths = (found[0][:, 9:] != PAD).sum(dim=1)
     assert lengths.min() < 10 < 70 < lengths.max()  # Rows left the batch, and the cache grew.

@@ -1,23 +1,19 @@
 """Models that bring Python code: even if every question is answered with yes, nothing of it runs."""
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 from datasets import Dataset
+from programs import python
 from safetensors.torch import load_file
 
 from stapo.methods import METHODS
 from stapo.models.loading import load_model, load_tokenizer
-from stapo.models.tiny import build_tiny
 from stapo.study import StudyError
-from stapo.study.sources import TinyModel
 from stapo.training.config import StapoConfig
 from stapo.training.rewards import boxed_reward
 from stapo.training.trainer import StapoTrainer
@@ -44,16 +40,9 @@ for arguments in {commands!r}:
 """
 
 
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory):
-    path = tmp_path_factory.mktemp("model") / "tiny"
-    build_tiny(TinyModel(builder="tiny-arithmetic", supervised_steps=1), path)
-    return path
-
-
-def with_code(tiny: Path, path: Path) -> Path:
+def with_code(model: Path, path: Path) -> Path:
     """Return a copy whose classes are those of a file beside it, as models of the Hub may be."""
-    shutil.copytree(tiny, path)
+    shutil.copytree(model, path)
     (path / "own.py").write_text(CODE.format(marker=str(path.parent / "marker")))
     classes = {"AutoConfig": "own.Config", "AutoModelForCausalLM": "own.Model"}
     changes = {
@@ -69,33 +58,31 @@ def with_code(tiny: Path, path: Path) -> Path:
     return path
 
 
-def test_no_code_of_a_model_is_run(tiny, tmp_path):
-    model = str(with_code(tiny, tmp_path / "downloaded"))
+def test_no_code_of_a_model_is_run(model, tmp_path):
+    with_code(model, tmp_path / "downloaded")
     (tmp_path / "own.yaml").write_text(
-        f"extends: smoke\nname: own\nmodels: {{own: {{path: {model}}}}}\nrun: {{sizes: [own]}}\n"
+        "extends: smoke\nname: own\nmodels: {own: {path: downloaded}}\nrun: {sizes: [own]}\n"
     )
     commands = [["check", "own.yaml"], ["run", "base", "--study", "own.yaml"]]
-    running = subprocess.run(
-        [sys.executable, "-c", RUN.format(commands=commands)], cwd=tmp_path, text=True,
-        input="y\n" * 50, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=300,
-        env={**os.environ, "HF_MODULES_CACHE": str(tmp_path / "modules"), "HF_HUB_OFFLINE": "1"},
-    )  # fmt: skip
-    told = running.stdout
+    environment = {"HF_MODULES_CACHE": str(tmp_path / "modules"), "HF_HUB_OFFLINE": "1"}
+    code = RUN.format(commands=commands)
+    done = python("-c", code, at=tmp_path, answers="y\n" * 50, **environment)
+    told = done.stdout + done.stderr
     assert not (tmp_path / "marker").exists(), told
     assert "[y/N]" not in told
     assert told.count("needs its own Python code, which is never run here") == len(commands), told
 
 
-def test_trl_is_given_no_code_to_run_and_no_pickles(tiny, tmp_path):
+def test_trl_is_given_no_code_to_run_and_no_pickles(model, tmp_path):
     rows = Dataset.from_list([{"prompt": "chain:1+1?", "answer": "2"}] * 8)
     settings = {"use_cpu": True, "bf16": False, "num_generations": 2, "report_to": []}
     config = StapoConfig(str(tmp_path / "out"), method="grpo", **settings)
     assert METHODS["grpo"].kl_coefficient > 0  # With a reference model, which TRL loads.
-    model = with_code(tiny, tmp_path / "downloaded")
+    bringing = with_code(model, tmp_path / "downloaded")
     with pytest.raises(ValueError, match="custom code"):
-        StapoTrainer(str(model), boxed_reward, config, rows)
+        StapoTrainer(str(bringing), boxed_reward, config, rows)
     pickled = tmp_path / "pickled"
-    shutil.copytree(tiny, pickled)
+    shutil.copytree(model, pickled)
     torch.save(load_file(pickled / "model.safetensors"), pickled / "pytorch_model.bin")
     (pickled / "model.safetensors").unlink()
     with pytest.raises(OSError, match="safetensors"):
@@ -114,8 +101,8 @@ def test_a_directory_that_is_missing_is_not_looked_for_on_the_hub(tmp_path, monk
         load_tokenizer(tmp_path)
 
 
-def test_a_chat_template_that_fails_is_a_line(tiny, tmp_path):
-    shutil.copytree(tiny, tmp_path / "model")
+def test_a_chat_template_that_fails_is_a_line(model, tmp_path):
+    shutil.copytree(model, tmp_path / "model")
     template = tmp_path / "model" / "chat_template.jinja"
     for text in ("{{ raise_exception('no users') }}", "{{ messages[0].content + 1 }}", "{% if %}"):
         template.write_text(text)

@@ -10,12 +10,10 @@ import torch
 from stapo.models.base import write_base
 from stapo.models.loading import load_model, load_tokenizer
 from stapo.models.shapes import shape_of
-from stapo.models.tiny import build_model, build_tokenizer
 from stapo.stages import jobs_of
 from stapo.stages.prepare import model_settings
 from stapo.study import Study, StudyError, parse_study, read_study
 from stapo.study.reading import published_content
-from stapo.study.sources import TinyModel
 
 STUDY = """
 extends: smoke
@@ -25,17 +23,9 @@ run: {sizes: [own]}
 """
 
 
-@pytest.fixture(scope="module")
-def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("made") / "weights"
-    build_model(TinyModel(builder="tiny-arithmetic", supervised_steps=1)).save_pretrained(path)
-    build_tokenizer().save_pretrained(path)
-    return path
-
-
 @pytest.fixture
-def folder(weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    shutil.copytree(weights, tmp_path / "weights")
+def folder(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    shutil.copytree(model, tmp_path / "weights")
     (tmp_path / "mine.yaml").write_text(STUDY)
     monkeypatch.chdir(tmp_path)
     return tmp_path

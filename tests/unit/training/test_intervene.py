@@ -26,7 +26,7 @@ OFTEN = replace(STAPO, selection_args={"tau_p": 0.02, "quantile": 0.75, "scope":
 pytestmark = pytest.mark.rounding
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def rewarded():
     """A reward that such a model gets now and then."""
     with patch.dict(rewards.BUILT_IN, boxed=parity_reward):
@@ -53,8 +53,7 @@ def job_of(world: Path, out: Path, **changes: Any) -> InterventionJob:
 def made(world, tmp_path_factory) -> InterventionJob:
     out = tmp_path_factory.mktemp("made")
     job = job_of(world, out)
-    with patch.dict(rewards.BUILT_IN, boxed=parity_reward):
-        intervene(job)
+    intervene(job)
     return job
 
 
@@ -134,11 +133,9 @@ def test_too_few_prompts_are_an_error(world, tmp_path):
 def rollout(world, tmp_path_factory):
     """A trainer at its first weights, and a rollout of it."""
     job = job_of(world, tmp_path_factory.mktemp("rollout"))
-    with patch.dict(rewards.BUILT_IN, boxed=parity_reward):
-        trainer, records = make_trainer(job)
-        trainer.prepare()
-        found = trainer.respond(records[:4], 0)
-    return job, trainer, found
+    trainer, records = make_trainer(job)
+    trainer.prepare()
+    return job, trainer, trainer.respond(records[:4], 0)
 
 
 @pytest.mark.parametrize(

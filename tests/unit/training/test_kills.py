@@ -7,7 +7,6 @@ start costs tenths of a second instead of ten. `make gpu` runs this on a GPU.
 import os
 import random
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -16,6 +15,7 @@ import pytest
 
 sys.path.append(str(Path(__file__).parents[2]))
 import torch
+from programs import python
 from training_jobs import assert_same, run
 
 from stapo.training.checkpoints import ASIDE, step_checkpoints, step_of
@@ -27,9 +27,7 @@ KILLS, STEPS = 12, 60
 def test_twelve_kills_leave_the_same_weights_and_metrics(world, tmp_path):
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     run(world, whole, steps=STEPS)
-    program = [sys.executable, __file__, str(world), str(killed)]
-    done = subprocess.run(program, capture_output=True, text=True, timeout=500)
-    assert done.returncode == 0, done.stderr[-3000:]
+    done = python(__file__, world, killed)
     # Kills that aim at a checkpoint being written hit one; otherwise the test tests less than it says.
     assert done.stdout.count("killed while writing") >= 1
     assert done.stdout.count("resuming after step") >= 6

@@ -1,15 +1,13 @@
 """Training prompts: unique, disjoint from the benchmarks, in a reproducible order."""
 
-import json
 from typing import Any
 
 import datasets
 import pytest
 from training_jobs import TRAINING
 
-from stapo.evaluation.task import benchmark_questions
-from stapo.files import read_json, read_jsonl
-from stapo.models.worlds import FAMILIES
+from stapo.files import read_json, read_jsonl, write_jsonl
+from stapo.models.worlds import is_held_out
 from stapo.study import StudyError, read_study
 from stapo.study.sources import HubData, TinyData
 from stapo.training.prompts import (
@@ -21,13 +19,12 @@ from stapo.training.prompts import (
 )
 
 
-def test_prompts_are_unique_and_share_nothing_with_the_benchmarks(tmp_path):
+def test_prompts_are_unique_and_none_is_held_out(tmp_path):
     path = tmp_path / "prompts.jsonl"
     write_prompts(TinyData(builder="tiny-arithmetic", prompts=2000), path)
     questions = [record["question"] for record in read_jsonl(path)]
     assert len(set(questions)) == 2000
-    found = check_overlap(path, {name: benchmark_questions(name) for name in FAMILIES})
-    assert found["shared"] == dict.fromkeys(FAMILIES, 0)
+    assert not any(map(is_held_out, questions))
 
 
 def test_an_overlap_is_an_error_unless_published_and_thirteen_words_are_counted(tmp_path):
@@ -35,7 +32,7 @@ def test_an_overlap_is_an_error_unless_published_and_thirteen_words_are_counted(
     prompts = [" What is\n1+1? ", "Start, " + " ".join(words[:13]) + "!"]
     same = "Another start: " + ", ".join(words[:13]).upper()
     path = tmp_path / "prompts.jsonl"
-    path.write_text("".join(json.dumps({"question": q, "answer": "2"}) + "\n" for q in prompts))
+    write_jsonl(path, [{"question": question, "answer": "2"} for question in prompts])
     benchmarks = {"a": ["What is 1+1?"], "b": [same, " ".join(words[:12]), " ".join(words[1:])]}
     with pytest.raises(StudyError, match="1 training prompts are problems of a"):
         check_overlap(path, benchmarks)

@@ -1,6 +1,5 @@
 """What training reads of a response is what evaluation reads; prompts that are too long are left out."""
 
-import json
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,7 +14,7 @@ from transformers import Qwen3ForCausalLM
 from stapo.evaluation import engines
 from stapo.evaluation.engines import Prompter
 from stapo.evaluation.grading import last_boxed
-from stapo.files import read_json
+from stapo.files import read_json, write_jsonl
 from stapo.study import StudyError
 from stapo.study.schema import Decoding, EngineSettings, Evaluation
 from stapo.training import rewards, run as run_module
@@ -28,9 +27,7 @@ BOX, END, EOS = r"\boxed{", "?", "<eos>"
 
 def train(base: Path, out: Path, questions: list[str], **changes: Any) -> list[dict[str, Any]]:
     out.mkdir(exist_ok=True)
-    prompts = out / "prompts.jsonl"
-    lines = (json.dumps({"question": question, "answer": "5"}) + "\n" for question in questions)
-    prompts.write_text("".join(lines))
+    write_jsonl(out / "prompts.jsonl", [{"question": one, "answer": "5"} for one in questions])
     training, ends = TRAINING.model_copy(update={"steps": 2, **changes}), ["<|im_end|>", END]
     given = {"base": base, "end_tokens": ends}
     run_module.train(job_in(out, out, training, "justrl", **given))

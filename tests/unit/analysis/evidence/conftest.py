@@ -6,12 +6,10 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from synthetic_tokens import write_study
+from synthetic_tokens import ALL, write_study
 
 from stapo.analysis.artefacts import Artefacts
 from stapo.study import Study, parse_study
-
-ALL = dict.fromkeys(("silenced", "retained", "other"), 10**6)
 
 
 def small(raw: dict[str, Any], **run: Any) -> Study:

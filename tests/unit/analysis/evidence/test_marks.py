@@ -1,15 +1,13 @@
 """What silenced tokens really are: counts of a world whose truth is known."""
 
 import pytest
-from synthetic_tokens import write_study
+from synthetic_tokens import ALL, write_study
 
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.evidence.recorded import recorded
 from stapo.analysis.figures import marks as figures
 from stapo.analysis.tables.marks import TOUCHED, make, rows_of
 from stapo.models.marked import DETOUR, MARKS, SLIP
-
-ALL = dict.fromkeys(("silenced", "retained", "other"), 10**6)
 
 
 def test_precision_and_recall_are_counts_if_every_token_was_recorded(study, tmp_path):
