@@ -21,7 +21,7 @@ ARMS = {
 Row = dict[str, str]
 
 
-def rows_of(table: str, study: str = "marked-stapo") -> list[Row]:
+def rows_of(table: str, study: str = "marked") -> list[Row]:
     path = ROOT / "results" / study / "tables" / f"{table}.csv"
     with path.open(newline="") as stream:
         return [*csv.DictReader(stream)]
@@ -38,8 +38,10 @@ def interventions() -> Iterator[list[str]]:
 
 
 def trainings() -> Iterator[list[str]]:
-    rows = [row for row in rows_of("endpoints") if row["Size"] == "all"]
-    for row, stapo in zip(rows[::2], rows[1::2], strict=True):
+    # No entropy collapses.
+    found = [row for row in rows_of("endpoints") if row["Size"] == "all" and row["Mean"] != "100"]
+    rows, ours = ([row for row in found if row["Method"] == name] for name in ("JustRL", "STAPO"))
+    for row, stapo in zip(rows, ours, strict=True):
         means = [f"{float(one['Mean']):.3g}" for one in (row, stapo)]
         gaps = [f"STAPO minus it{over}" for over in ("", ", over base models")]
         p_value = f"{float(row['STAPO minus it, p']):.3f}"
@@ -54,19 +56,25 @@ def marks() -> Iterator[list[str]]:
 
 
 def arms() -> Iterator[list[str]]:
-    found = [rows_of(table, "marked-arms") for table in ("dose", "endpoints", "stability")]
+    yield from arms_of("marked", ["Random tokens", "JustRL-FullMask", "Mirror"])
+    yield from arms_of("marked-both", ["S2T and mirror"])
+
+
+def arms_of(study: str, shown: list[str]) -> Iterator[list[str]]:
+    found = [rows_of(table, study) for table in ("dose", "endpoints", "stability")]
     dose, endpoints, stability = ([row for row in of if row["Size"] == "all"] for of in found)
     for touched, stable in zip(dose, stability, strict=True):
+        if stable["Method"] not in shown:
+            continue
         of = {one["Endpoint"]: one for one in endpoints if one["Method"] == stable["Method"]}
         reward = of["training reward, last half (primary)"]
-        gap = "STAPO minus it"
+        gaps = [f"{name} minus it" for name in ("STAPO", "JustRL")]
         yield [
             stable["Method"],
             f"{float(touched['Tokens touched [%]']):.3f}",
             f"{float(reward['Mean']):.3f}",
-            interval_of(reward, gap, "+.3f") if reward[gap] else "",
+            *(interval_of(reward, gap, "+.3f") if reward.get(gap) else "" for gap in gaps),
             f"{float(of['final accuracy, first decoding [%]']['Mean']):.1f}",
-            interval_of(of["entropy, last tenth [nats]"], "Mean", ".3f"),
             stable["Exploded"],
         ]
 
