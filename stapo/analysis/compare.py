@@ -12,7 +12,7 @@ import numpy as np
 from rich.console import Console
 from rich.text import Text
 
-from stapo.analysis.artefacts import by_problem
+from stapo.analysis.artefacts import VERDICT_COLUMNS, by_problem
 from stapo.analysis.table import Column, terminal_table, with_interval
 from stapo.evaluation.statistics import (
     AVERAGE,
@@ -28,9 +28,8 @@ from stapo.study import StudyError
 from stapo.text import visible
 
 SEED = 0
-VERDICTS = ("correct", "correct_with_verifier")
 Read = dict[str, tuple[list[str], Array, ScoreIdentity]]
-"""Benchmark -> golds (P,), the columns `VERDICTS` (2, P, N), and what made the file."""
+"""Benchmark -> golds (P,), the columns of `VERDICT_COLUMNS` (2, P, N), and what made the file."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,17 +103,18 @@ def _read(path: Path, errors: list[str]) -> Read:
     """Return the verdicts of a file or folder; add a line for each file that cannot be read."""
     found: Read = {}
     files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
-    remedy = "name a folder scores/CHECKPOINT/DECODING of a study, or a file of it"
-    if below := [one for one in path.glob("**/*.parquet") if "scores" in one.parts]:
-        remedy += f", such as {min(below).parent}"
     if not files or not path.exists() or files[0].suffix != ".parquet":
+        remedy = "name a folder scores/CHECKPOINT/DECODING of a study, or a file of it"
+        if below := [one for one in path.glob("**/*.parquet") if "scores" in one.parts]:
+            remedy += f", such as {min(below).parent}"
         errors.append(f"{path}: no score files; {remedy}")
         return found
     for file in files:
         try:
             table, identity = read_score_file(file)
             golds, *verdicts = (
-                by_problem(table, identity["samples"], name) for name in ("gold", *VERDICTS)
+                by_problem(table, identity["samples"], name)
+                for name in ("gold", *VERDICT_COLUMNS.values())
             )
             arrays = np.stack(verdicts).astype(float)
             found[file.stem] = [str(one[0]) for one in golds], arrays, identity
