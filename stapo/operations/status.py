@@ -202,7 +202,7 @@ def _published(job: Job, root: Path) -> tuple[str, str]:
     written = {path: modified(root / path) for path in job.outputs}
     missing = [path for path, when in written.items() if not when]
     if missing:
-        note = f"{missing[0]} is missing" if len(missing) < len(written) else ""
+        note = f"{Path(missing[0]).name} is missing" if len(missing) < len(written) else ""
         return "waiting", note
     if stages()[job.stage].recorded(job, root) not in (None, job.fingerprint):
         return "outdated", "made with other settings"

@@ -142,7 +142,7 @@ def test_what_is_published_is_done_or_outdated(study, raw_study, tmp_path):
     said = "outdated: train tiny/grpo/seed0: made with other settings"
     assert lines_of("outdated", progress(changed, tmp_path)) == [said]
     (tmp_path / job.outputs[0]).unlink()
-    assert of_stage(study, tmp_path).note == f"{job.outputs[0]} is missing"
+    assert of_stage(study, tmp_path).note == f"{Path(job.outputs[0]).name} is missing"
 
 
 def test_responses_and_scores_are_counted(study, tmp_path):

@@ -53,11 +53,11 @@ def main(world: Path, out: Path) -> None:
     for kill in range(KILLS):
         process, before, started = child(), newest(), time.monotonic()
         # Of three kills one comes at any moment, one some time after a new checkpoint, and one while a
-        # checkpoint is written after a new one.
+        # checkpoint is written after a new one: the first of these at once, before a fast disk is done.
         kind, wait = kill % 3, chance.uniform(0.05, 1.0)
         while time.monotonic() < started + (60.0 if kind else wait):
             if kind and newest() > before and (kind == 1 or writing()):
-                time.sleep(wait if kind == 1 else wait / 50)
+                time.sleep(wait if kind == 1 else wait / 50 * (kill > 2))
                 break
             time.sleep(0.001)
         assert os.waitpid(process, os.WNOHANG)[0] == 0, f"finished after {kill} kills"
