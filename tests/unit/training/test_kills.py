@@ -57,7 +57,7 @@ def main(world: Path, out: Path) -> None:
         kind, wait = kill % 3, chance.uniform(0.05, 1.0)
         while time.monotonic() < started + (60.0 if kind else wait):
             if kind and newest() > before and (kind == 1 or writing()):
-                time.sleep(wait if kind == 1 else wait / 50 * (kill > 2))
+                time.sleep(wait if kind == 1 else 0 if kill == 2 else wait / 50)
                 break
             time.sleep(0.001)
         assert os.waitpid(process, os.WNOHANG)[0] == 0, f"finished after {kill} kills"
