@@ -94,6 +94,14 @@ class ResumableTrainer(GRPOTrainer):  # type: ignore[misc]
             shutil.rmtree(aside, ignore_errors=True)
         self.accelerator.wait_for_everyone()
 
+    def get_batch_samples(self, *given: Any) -> tuple[list[Any], Any]:
+        """Return nothing after the last step; the Trainer would make one more before it looks."""
+        if self.state.global_step >= self.state.max_steps:
+            self.control.should_training_stop = True
+            return [], None
+        found: tuple[list[Any], Any] = super().get_batch_samples(*given)
+        return found
+
     def _load_rng_state(self, checkpoint: str | None) -> None:
         """Load the random state, which the Trainer loads last, and the current rollout."""
         super()._load_rng_state(checkpoint)

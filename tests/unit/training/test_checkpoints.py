@@ -7,7 +7,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from training_jobs import TRAINING, assert_same, job_in, parity_reward, run
+from training_jobs import TRAINING, assert_same, job_in, metrics, parity_reward, run
 
 from stapo.files import read_json
 from stapo.methods import METHODS
@@ -142,6 +142,17 @@ def test_damaged_checkpoints_and_logs_make_the_run_resume_before_them(
     assert "checkpoint-6: skipped, truncated or corrupt: rng_state.pth" in said
     assert "resuming after step 5 of 6" in said
     assert_same(tmp_path, reference)
+
+
+def test_a_whole_training_that_was_not_published_makes_no_update_more(world, tmp_path):
+    """Its last rollout has a mini-batch left."""
+    for _ in range(2):
+        with (
+            patch.object(run_module, "_publish", side_effect=KeyboardInterrupt),
+            pytest.raises(KeyboardInterrupt),
+        ):
+            run(world, tmp_path, steps=5)
+    assert [one["step"] for one in metrics(tmp_path / "work")] == [1, 2, 3, 4, 5]
 
 
 def test_kept_weights_that_are_damaged_are_made_again(world, tmp_path, capsys):
