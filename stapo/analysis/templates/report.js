@@ -7,7 +7,14 @@
     made.append(...children);
     return made;
   };
-  const data = (id) => JSON.parse(document.getElementById(id).textContent);
+  const mapped = (object, change) => Object.fromEntries(Object.entries(object).map(([key, value]) => [key, change(value)]));
+  const rows = (columns) =>
+    Object.values(columns)[0]?.map((_, i) => mapped(columns, (column) => column[i])) ?? [];
+
+  function specification(id) {
+    const found = JSON.parse(document.getElementById(id).textContent);
+    return { ...found, datasets: mapped(found.datasets, rows) };
+  }
 
   const MOST_CHARACTERS = 20_000, NARROWEST = 300, WIDEST = 460, LOW = 160;
   // The interpreter of expressions needs no `eval`, which the page's policy forbids.
@@ -46,7 +53,7 @@
   }
 
   function makeFigure(box) {
-    const original = data(`data-${box.dataset.figure}`);
+    const original = specification(`data-${box.dataset.figure}`);
     const colours = units(original).map((unit) => unit.encoding?.color).find((one) => one?.field === "group")?.scale;
     const spec = colours ? interactive(original) : original;
     const keys = element("ul", { className: "keys" }), plot = element("div", { className: "plot" });
@@ -66,7 +73,7 @@
     });
     if (keys.childElementCount > 1) box.append(keys);
     box.append(plot);
-    (box.parentElement.querySelector("figcaption details") ?? box).append(values(original.datasets ?? {}));
+    (box.parentElement.querySelector("figcaption details") ?? box).append(values(original.datasets));
 
     return async () => {
       const room = plot.clientWidth;
