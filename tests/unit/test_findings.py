@@ -116,7 +116,7 @@ def beside_justrl(study: str) -> Iterator[list[str]]:
 
 
 TABLES = {
-    "findings": [interventions, trainings, arms, partial(beside_justrl, "marked-paper"), marks],
+    "findings": [interventions, trainings, arms, partial(beside_justrl, "marked-doses"), marks],
     "rivals": [rivals, partial(beside_justrl, "marked-h200")],
 }
 
