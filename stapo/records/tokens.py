@@ -5,7 +5,7 @@ probability below tau_p) that S2T silences, candidates that it retains, and all 
 sums over all tokens of a step, or of a training, can be estimated from the sample.
 
 Kinds are those of S2T with the method's own arguments where its selection has them, otherwise with those of
-STAPO (v5): records of JustRL contain what STAPO would have silenced. `kept` says what the method itself did.
+`stapo`: records of JustRL contain what STAPO would have silenced. `kept` says what the method itself did.
 
 The update computes no pass over a response with advantage 0 (without a KL term) or without kept tokens. The
 gradient of its tokens is exactly 0, and their columns of the current policy are null. Every other token has
@@ -24,7 +24,7 @@ import pyarrow as pa
 from stapo.records.reading import read_table
 
 VERSION = 1
-"""Version of the columns below. A new version also increases `RECIPES["train"]`."""
+"""Version of the columns below. A new version also increases the `recipe` of stage `train`."""
 
 Kind = Literal["silenced", "retained", "other"]
 KINDS: tuple[Kind, ...] = ("silenced", "retained", "other")
