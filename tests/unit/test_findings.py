@@ -9,6 +9,7 @@ import pytest
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.table import with_interval
 from stapo.analysis.tables import method_updates
+from stapo.analysis.tables.marks import TOUCHED
 from stapo.evaluation.statistics import Interval
 from stapo.repository import ROOT, STUDIES
 from stapo.study import read_study
@@ -97,6 +98,11 @@ def rivals() -> Iterator[list[str]]:
 
 
 def beside_justrl(study: str) -> Iterator[list[str]]:
+    wrong = {
+        row["Method"]: interval_of(row, "Wrong [%]", ".2g")
+        for row in rows_of("marks", study)
+        if (row["Size"], row["Tokens"]) == ("all", TOUCHED)
+    }
     for touched, stable, of in of_methods(study):
         reward = of["training reward, last half (primary)"]
         if stable["Method"] == "JustRL":
@@ -107,6 +113,7 @@ def beside_justrl(study: str) -> Iterator[list[str]]:
         yield [
             stable["Method"],
             f"{float(touched['Tokens touched [%]']):.2g}",
+            wrong.get(stable["Method"], "–"),
             f"{float(touched['Updates in which it acts [%]']):.0f}",
             gap,
             *(f"{float(of[name]['Mean']):.1f}" for name in accuracies),
