@@ -7,10 +7,12 @@ from functools import partial
 import pytest
 
 from stapo.analysis.artefacts import Artefacts
+from stapo.analysis.interventions import Updates
 from stapo.analysis.table import with_interval
 from stapo.analysis.tables import method_updates
 from stapo.analysis.tables.marks import TOUCHED
 from stapo.evaluation.statistics import Interval
+from stapo.records.arms import SILENCED
 from stapo.repository import ROOT, STUDIES
 from stapo.study import read_study
 
@@ -37,6 +39,17 @@ def interval_of(row: Row, heading: str, form: str, unit: float = 1.0) -> str:
 def interventions() -> Iterator[list[str]]:
     for row in rows_of("silenced_quadrants"):
         yield [row["Arm"], *(interval_of(row, name, "+.2f", unit) for name, unit in ARMS.items())]
+
+
+def later() -> Iterator[list[str]]:
+    artefacts = Artefacts(read_study(STUDIES / "marked-later.yaml"), ROOT)
+    for checkpoint in artefacts.study.intervened():
+        done = artefacts.intervention(checkpoint).numbers.repetitions
+        updates = Updates("", SILENCED, [[one] for one in done])
+        cells = [str(checkpoint.size), artefacts.study.title(checkpoint.run.method)]
+        for arm in ("random", "random_candidates"):
+            cells.append(with_interval(updates.change("entropy", arm).times(1e4), "+.2f"))
+        yield cells
 
 
 def trainings() -> Iterator[list[str]]:
@@ -123,7 +136,7 @@ def beside_justrl(study: str) -> Iterator[list[str]]:
 
 
 TABLES = {
-    "findings": [interventions, trainings, arms, partial(beside_justrl, "marked-doses"), marks],
+    "findings": [interventions, later, trainings, arms, partial(beside_justrl, "marked-doses"), marks],
     "rivals": [rivals, partial(beside_justrl, "marked-h200")],
 }
 
