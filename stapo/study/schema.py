@@ -197,7 +197,7 @@ class Evaluation(Strict):
     seed: Seed = Field(1234, description="Seed of the responses")
     verifier: Verifier | None = Field(None, description="Off by default")
     curve: Curve | None = Field(
-        None, description="More points for the figure of accuracy; they are in no table"
+        None, description="More points for the figure of accuracy and the endpoint `curve`"
     )
     verdict: Literal["rule", "verifier"] = Field(
         "rule", description="Responses counted as correct: by the rules, or also by the verifier"
