@@ -74,7 +74,7 @@ def checkpoint_path(study: str, checkpoint: Checkpoint) -> str:
     if checkpoint.run is None:
         return BASE_MODEL.format(study=study, size=checkpoint.size)
     path = MODEL if checkpoint.step is None else STEP_MODEL
-    return path.format(study=study, **checkpoint.run.wildcards, step=checkpoint.step)
+    return path.format(study=study, **checkpoint.run._asdict(), step=checkpoint.step)
 
 
 def results_of(study: Study) -> dict[str, str]:

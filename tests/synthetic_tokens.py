@@ -148,7 +148,7 @@ def write_study(
         if marks:
             everything["mark"] = rng.choice(marks, size=len(everything))
             everything["touched"] = ~everything["kept"]
-        path = root / paths.TOKENS.format(study=study.name, **run.wildcards)
+        path = root / paths.TOKENS.format(study=study.name, **run._asdict())
         write_tokens(path, drawn(everything, rng, budget))
         truth[run] = everything
     return truth

@@ -226,7 +226,7 @@ class Artefacts:
 
     def _metrics(self, run: TrainingRun) -> Sequence[dict[str, Any]]:
         """Return the records of all steps of a training, in order."""
-        path = paths.METRICS.format(study=self.study.name, **run.wildcards)
+        path = paths.METRICS.format(study=self.study.name, **run._asdict())
         if not (self.root / path).exists():
             raise DamagedFileError(f"{path}: missing; run snakemake")
         records = read_published(self.root / path, ("step",))
@@ -240,7 +240,7 @@ class Artefacts:
 
         Its `attrs` are the metadata of the file, such as `vocab_size`.
         """
-        path = paths.TOKENS.format(study=self.study.name, **run.wildcards)
+        path = paths.TOKENS.format(study=self.study.name, **run._asdict())
         try:
             table = read_token_file(self.root / path)
         except FileNotFoundError as error:

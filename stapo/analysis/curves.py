@@ -71,7 +71,7 @@ def _read(
     try:
         return [number(record[name]) for record in records]
     except (KeyError, AttributeError, TypeError, ValueError, OverflowError) as error:
-        path = paths.METRICS.format(study=artefacts.study.name, **run.wildcards)
+        path = paths.METRICS.format(study=artefacts.study.name, **run._asdict())
         raise DamagedFileError(f"{path}: no number {name} in every step; {AGAIN}") from error
 
 

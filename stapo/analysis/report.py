@@ -113,7 +113,7 @@ def costs(artefacts: Artefacts) -> Table:
     study = artefacts.study
 
     def record(run: TrainingRun) -> dict[str, Any]:
-        path = artefacts.root / paths.RUN_PROVENANCE.format(study=study.name, **run.wildcards)
+        path = artefacts.root / paths.RUN_PROVENANCE.format(study=study.name, **run._asdict())
         return read_json(path) if path.exists() else {}
 
     found = artefacts.of_runs(record)

@@ -183,14 +183,9 @@ def ratio_between(ours: Sequence[float], theirs: Sequence[float]) -> Interval:
 def difference_between(ours: Sequence[float], theirs: Sequence[float]) -> Interval:
     """Return the mean of one value per training of a method minus that of another, with Welch's interval."""
     value = mean_of_seeds(ours).value - mean_of_seeds(theirs).value
-    half = _welch(ours, theirs)
-    return Interval(value, value - half, value + half)
-
-
-def _welch(ours: Sequence[float], theirs: Sequence[float]) -> float:
-    """Return half the width of Welch's interval of a difference of means, nan where there is none."""
     error = standard_error(ours, theirs)
-    return _student(_freedom(ours, theirs)) * error if error > 0 else error
+    half = _student(_freedom(ours, theirs)) * error if error > 0 else error
+    return Interval(value, value - half, value + half)
 
 
 def _freedom(*of: Sequence[float]) -> int:

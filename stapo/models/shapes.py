@@ -37,11 +37,6 @@ class Shape:
         embeddings = self.vocabulary * self.hidden * (1 if self.tied else 2)
         return self.layers * self.layer + self.hidden + embeddings
 
-    @property
-    def cache_values(self) -> int:
-        """Number of values in the key-value cache per token."""
-        return 2 * self.layers * self.kv_heads * self.head_dim
-
     def forward(self, tokens: float, context: float) -> float:
         """Return the FLOPs of a forward pass over tokens that attend to `context` tokens each."""
         matrices = self.layers * self.layer + self.vocabulary * self.hidden

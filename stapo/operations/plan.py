@@ -96,7 +96,7 @@ def decode_seconds(
     bytes_each = 2 if device.is_gpu else 4
     cache = share * gpus * device.memory - bytes_each * shape.parameters
     length = MEAN_LENGTH * limit if vllm else float(limit)
-    per_token = bytes_each * shape.cache_values
+    per_token = bytes_each * 2 * shape.layers * shape.kv_heads * shape.head_dim
     slots = min(responses, max(cache / (per_token * (prompt + length)), 1.0))
     # Until no response waits, all places are taken. Those in progress then have half of their mean
     # length left, weighted by length, since a long response holds its place for longer.

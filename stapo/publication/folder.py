@@ -133,7 +133,7 @@ def named_by(run: TrainingRun, record: Mapping[str, Any]) -> dict[str, str]:
 
 def read_run(study: Study, root: Path, run: TrainingRun) -> dict[str, Any]:
     """Return what a training left of itself."""
-    return read_json(root / paths.RUN_PROVENANCE.format(study=study.name, **run.wildcards))
+    return read_json(root / paths.RUN_PROVENANCE.format(study=study.name, **run._asdict()))
 
 
 def _sources(study: Study, root: Path) -> dict[str, Any]:

@@ -63,7 +63,7 @@ def _trainings(of: Jobs) -> Iterator[Job]:
         if method.reads == "none" and training.statistics == "behaviour":
             # They select nothing, and candidates are counted by the same.
             without.add("statistics")
-        at = {"study": study.name, **this.wildcards}
+        at = {"study": study.name, **this._asdict()}
         recorded = (paths.METRICS, paths.TOKENS, paths.RUN_PROVENANCE)
         yield Job(
             "train",

@@ -39,11 +39,6 @@ class TrainingRun(NamedTuple):
     method: str
     seed: int
 
-    @property
-    def wildcards(self) -> dict[str, str | int]:
-        """Its parts by the names that paths have for them."""
-        return {"size": self.size, "method": self.method, "seed": self.seed}
-
     def __str__(self) -> str:
         """Return `size/method/seedK`."""
         return f"{self.size}/{self.method}/seed{self.seed}"

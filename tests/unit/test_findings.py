@@ -126,7 +126,7 @@ def beside_justrl(study: str) -> Iterator[list[str]]:
         yield [
             stable["Method"],
             f"{float(touched['Tokens touched [%]']):.2g}",
-            wrong.get(stable["Method"], "–"),
+            wrong.get(stable["Method"], ""),
             f"{float(touched['Updates in which it acts [%]']):.0f}",
             gap,
             *(f"{float(of[name]['Mean']):.1f}" for name in accuracies),
@@ -136,7 +136,14 @@ def beside_justrl(study: str) -> Iterator[list[str]]:
 
 
 TABLES = {
-    "findings": [interventions, later, trainings, arms, partial(beside_justrl, "marked-doses"), marks],
+    "findings": [
+        interventions,
+        later,
+        trainings,
+        arms,
+        partial(beside_justrl, "marked-doses"),
+        marks,
+    ],
     "rivals": [rivals, partial(beside_justrl, "marked-h200")],
 }
 

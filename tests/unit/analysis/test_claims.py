@@ -110,9 +110,9 @@ def finished(raw, root, world, seeds=3, **change):
     for seed in study.run.seeds:
         write_tokens(root / f"tokens-{seed}", tokens(world, seed))
     for run in study.runs():
-        path = root / paths.METRICS.format(study=study.name, **run.wildcards)
+        path = root / paths.METRICS.format(study=study.name, **run._asdict())
         write_jsonl(path, records(world, run))
-        path = root / paths.TOKENS.format(study=study.name, **run.wildcards)
+        path = root / paths.TOKENS.format(study=study.name, **run._asdict())
         shutil.copy(root / f"tokens-{run.seed}", path)
     for decoding in study.run.decodings:
         for checkpoint, benchmark in study.cells(decoding):

@@ -21,7 +21,7 @@ def test_a_figure_has_a_line_per_method_with_its_values(study, finished):
         (panel,) = panels(chart_of(Artefacts(study, finished), name))
         shown = {}
         for run in study.runs():
-            path = finished / paths.METRICS.format(study="demo", **run.wildcards)
+            path = finished / paths.METRICS.format(study="demo", **run._asdict())
             line = [(one["step"], one[name] * unit) for one in read_jsonl(path)]
             # Only STAPO silences tokens, and a logarithmic axis has no 0.
             if any(y for _, y in line):

@@ -20,7 +20,7 @@ def test_a_method_acts_where_it_drops_or_touches_a_token(raw_study, tmp_path):
         line["kept_fraction"] = 1 - line["silenced_fraction"]
         line |= {"touched_fraction": 0.02 * (step < 6), "touched_weight": 0.5 * (step < 6)}
         records.append(line)
-    write_jsonl(tmp_path / paths.METRICS.format(study=study.name, **run.wildcards), records)
+    write_jsonl(tmp_path / paths.METRICS.format(study=study.name, **run._asdict()), records)
     artefacts = Artefacts(study, tmp_path)
     found = dose(artefacts, run)
     assert [*found.values()] == pytest.approx([60, 0.04, 0.04, 1.2, 30])

@@ -16,7 +16,7 @@ SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)
 
 def test_the_page_is_complete_self_contained_and_safe(study, finished):
     run = next(study.runs())
-    path = finished / paths.RUN_PROVENANCE.format(study=study.name, **run.wildcards)
+    path = finished / paths.RUN_PROVENANCE.format(study=study.name, **run._asdict())
     environment = {"commit": "c0ffee" * 6, "dirty": True, "gpus": ["H100", "H100"]}
     cost = {"seconds": 1234.5, "gpu_seconds": 7200.0, "joules": 7.2e6}
     path.write_text(json.dumps({"environment": environment, **cost}))

@@ -63,7 +63,7 @@ def several(raw, root, steps=40):
             {"step": step, "entropy": (0.4 + 0.01 * run.seed) * (late if step >= 20 else 1)}
             for step in range(1, steps + 1)
         ]
-        write_jsonl(root / paths.METRICS.format(study=study.name, **run.wildcards), records)
+        write_jsonl(root / paths.METRICS.format(study=study.name, **run._asdict()), records)
     return Artefacts(study, root)
 
 
