@@ -9,7 +9,6 @@ import pytest
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.interventions import Updates
 from stapo.analysis.table import with_interval
-from stapo.analysis.tables import method_updates
 from stapo.analysis.tables.marks import TOUCHED
 from stapo.evaluation.statistics import Interval
 from stapo.records.arms import SILENCED
@@ -101,13 +100,11 @@ def arms_of(study: str, shown: list[str]) -> Iterator[list[str]]:
 
 
 def rivals() -> Iterator[list[str]]:
-    table = method_updates.make(Artefacts(read_study(STUDIES / "marked-rivals.yaml"), ROOT))
-    for row in table.rows:
-        found = {column.heading: column.value(row) for column in table.columns}
+    for row in rows_of("method_updates", "marked-rivals"):
         units = {"Entropy [nats]": 1e4, "Reward": 1e3}
-        changes = [with_interval(found[k].times(unit), "+.2f") for k, unit in units.items()]
-        if found["Touched [%]"]:
-            yield [found["Method"], f"{found['Touched [%]']:.3g}", *changes]
+        changes = [interval_of(row, name, "+.2f", unit) for name, unit in units.items()]
+        if touched := float(row["Touched [%]"]):
+            yield [row["Method"], f"{touched:.3g}", *changes]
 
 
 def beside_justrl(study: str) -> Iterator[list[str]]:
@@ -144,7 +141,7 @@ TABLES = {
         partial(beside_justrl, "marked-doses"),
         marks,
     ],
-    "rivals": [rivals, partial(beside_justrl, "marked-h200")],
+    "rivals": [rivals, *(partial(beside_justrl, one) for one in ("marked-h200", "marked-rivals"))],
 }
 
 
