@@ -42,13 +42,12 @@ def interventions() -> Iterator[list[str]]:
 
 def later() -> Iterator[list[str]]:
     artefacts = Artefacts(read_study(STUDIES / "marked-later.yaml"), ROOT)
-    for checkpoint in artefacts.study.intervened():
-        done = artefacts.intervention(checkpoint).numbers.repetitions
-        updates = Updates("", SILENCED, [[one] for one in done])
-        cells = [str(checkpoint.size), artefacts.study.title(checkpoint.run.method)]
-        for arm in ("random", "random_candidates"):
-            cells.append(with_interval(updates.change("entropy", arm).times(1e4), "+.2f"))
-        yield cells
+    for one in artefacts.study.intervened():
+        rollouts = [[made] for made in artefacts.intervention(one).numbers.repetitions]
+        change = partial(Updates("", SILENCED, rollouts).change, "entropy")
+        gaps = [change(arm).times(1e4) for arm in ("random", "random_candidates")]
+        method = artefacts.study.title(one.run.method)
+        yield [one.size, method, *(with_interval(gap, "+.2f") for gap in gaps)]
 
 
 def trainings() -> Iterator[list[str]]:
