@@ -11,7 +11,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from stapo.files import DamagedFileError, replace_file
+from stapo.files import DamagedFileError, write
 from stapo.repository import ROOT
 
 PACKAGES = (
@@ -129,8 +129,8 @@ def write_sums(directory: Path) -> None:
     """Write the checksums of all files of a directory into it, so that later damage is detected."""
     files = [path for path in directory.rglob("*") if path.is_file() and path != directory / SUMS]
     names = sorted(path.relative_to(directory).as_posix() for path in files)
-    with replace_file(directory / SUMS) as stream:
-        stream.writelines(f"{sha}  {name}\n" for name, sha in file_sums(directory, names).items())
+    lines = (f"{sha}  {name}\n" for name, sha in file_sums(directory, names).items())
+    write(directory / SUMS, "".join(lines))
 
 
 def damaged_file(directory: Path) -> str | None:

@@ -8,7 +8,7 @@ import shutil
 from hashlib import sha256
 from pathlib import Path
 
-from stapo.files import replace_directory, replace_file, write_json
+from stapo.files import replace_directory, write, write_json
 from stapo.hub import from_hub
 from stapo.paths import VERIFIER_TEMPLATE
 from stapo.provenance import write_sums
@@ -102,6 +102,5 @@ def _source() -> bytes:
         raise StudyError([f"{place}: cannot be downloaded ({error}); {remedy}"]) from error
     if (found := sha256(content).hexdigest()) != expected:
         raise StudyError([f"{place}: SHA-256 is {found}, expected {expected}; try again later"])
-    with replace_file(kept, "wb") as stream:
-        stream.write(content)
+    write(kept, content)
     return content

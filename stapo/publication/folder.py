@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from stapo import paths
-from stapo.files import DamagedFileError, read_json, replace_file, write_json
+from stapo.files import DamagedFileError, read_json, write, write_json
 from stapo.provenance import SUMS, environment, file_sha256, is_hidden
 from stapo.records.responses import AnsweredProblem, read_responses
 from stapo.stages import Job, jobs_of
@@ -118,9 +118,7 @@ def write_provenance(study: Study, root: Path = Path()) -> list[Path]:
         for place, path in admit(study, folder, belongs)[0].items()
         if belongs.has(place)
     ]
-    with replace_file(sums) as stream:
-        stream.writelines(lines)
-    return [about, sums]
+    return [about, write(sums, "".join(lines))]
 
 
 def named_by(run: TrainingRun, record: Mapping[str, Any]) -> dict[str, str]:

@@ -14,7 +14,7 @@ from stapo.files import (
     DamagedFileError,
     append_jsonl,
     fingerprint,
-    replace_file,
+    write,
     write_jsonl,
 )
 from stapo.records.reading import record_of
@@ -121,8 +121,7 @@ def stored(path: Path, say: Callable[[str], None]) -> dict[Key, StoredResponse]:
     if bad:
         more = f" and {len(bad) - 1} more" if len(bad) > 1 else ""
         say(f"{path}:{bad[0]}{more}: truncated, corrupt or altered; generated again")
-        with replace_file(path, "wb") as stream:
-            stream.writelines(whole)
+        write(path, b"".join(whole))
     return found
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from stapo import paths
-from stapo.files import DamagedFileError, link_tree, read_json, replace_file
+from stapo.files import DamagedFileError, link_tree, read_json, write
 from stapo.locks import take_gpus
 from stapo.methods import OF_RIVALS, Method
 from stapo.provenance import SUMS, changed_files, file_sha256
@@ -321,8 +321,7 @@ def publish(trained: Path, out: Path, names: Sequence[str]) -> None:
         if source.is_dir():
             link_tree(source, out / name)
         else:
-            with replace_file(out / name, "wb") as stream:
-                stream.write(source.read_bytes())
+            write(out / name, source.read_bytes())
 
 
 def _record(trained: Path) -> dict[str, Any]:

@@ -32,8 +32,8 @@ from stapo.files import (
     fingerprint,
     read_json,
     read_jsonl,
-    replace_file,
     sync,
+    write,
     write_json,
 )
 from stapo.provenance import damaged_file, energy_joules, file_sums
@@ -142,8 +142,7 @@ def train_from_newest(
         for log in trainer.logs:  # Without the records of later steps than that of the checkpoint.
             # A checkpoint has none of what is recorded only since a later step.
             if found[0] and (found[0] / log.name).exists():
-                with replace_file(log, "wb") as stream:
-                    stream.write((found[0] / log.name).read_bytes())
+                write(log, (found[0] / log.name).read_bytes())
             else:
                 log.unlink(missing_ok=True)
     broadcast_object_list(found)

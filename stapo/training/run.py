@@ -22,7 +22,7 @@ from stapo.files import (
     link_tree,
     read_jsonl,
     replace_directory,
-    replace_file,
+    write,
     write_json,
 )
 from stapo.locks import work_directory
@@ -261,8 +261,7 @@ def _publish(trainer: StapoTrainer, job: TrainingJob, prompts: Sequence[int]) ->
     if trainer.accelerator.is_main_process:
         for path in job.kept.values():
             link_tree(path, out / path.name)
-        with replace_file(out / METRICS_FILE) as stream:
-            stream.write((job.work / METRICS_FILE).read_text())
+        write(out / METRICS_FILE, (job.work / METRICS_FILE).read_bytes())
         sizes = training.prompts_per_mini_batch, training.group_size
         log, tokenizer = job.work / TOKENS_LOG, trainer.processing_class
         write_tokens(log, out / TOKENS_FILE, tokenizer, prompts, *sizes)
