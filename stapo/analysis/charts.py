@@ -45,7 +45,8 @@ Layer = Any
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#000000", "#B3A400")
 """After Okabe and Ito, which colour-blind readers can distinguish."""
 DASHES = ([1, 0], [2, 2], [8, 3, 2, 3])
-"""Of the groups with the colours for the first time, the second and the third."""
+"""Of the groups with the colours for the first time, the second and the third; of points, the shapes."""
+SHAPES = ("circle", "square", "triangle-up")
 WIDTH, HEIGHT = 320, 220
 """Of a panel, in pixels."""
 MARKED = 30
@@ -133,7 +134,7 @@ def _scaled(
 
 
 def colours(groups: Iterable[str]) -> dict[str, Any]:
-    """Return the encodings of the groups of a figure: a colour each in order, a dash if there are many."""
+    """Return the encodings of the groups of a figure: colours, and if there are many, dashes and shapes."""
     names = [*dict.fromkeys(map(visible, groups))]
     places = range(len(names))
 
@@ -142,8 +143,9 @@ def colours(groups: Iterable[str]) -> dict[str, Any]:
 
     encodings = {"color": by_group(alt.Color, [COLOURS[i % len(COLOURS)] for i in places])}
     if len(names) > len(COLOURS):
-        dashes = [DASHES[i // len(COLOURS) % len(DASHES)] for i in places]
-        encodings["strokeDash"] = by_group(alt.StrokeDash, dashes)
+        for channel, values in ((alt.StrokeDash, DASHES), (alt.Shape, SHAPES)):
+            own = [values[i // len(COLOURS) % len(values)] for i in places]
+            encodings[channel._encoding_name] = by_group(channel, own)
     return encodings
 
 
@@ -154,7 +156,8 @@ def lines(rows: Sequence[Row], x: alt.X, y: alt.Y, group: Mapping[str, Any]) -> 
         part = [row for row in rows if bool(row.get("pale")) == pale]
         if not part:
             continue
-        chart = alt.Chart(data(part)).encode(x=x, y=y, **group)
+        own = {name: one for name, one in group.items() if name != "shape"}
+        chart = alt.Chart(data(part)).encode(x=x, y=y, **own)
         if any("seed" in row for row in part):
             chart = chart.encode(detail="seed:N")
         if _has_intervals(part):
@@ -177,7 +180,8 @@ def points(
         return []
     chart = alt.Chart(data(rows)).encode(x=x, y=y, color=group["color"])
     bars = [chart.mark_rule().encode(_ends(y), y2="high:Q")] if _has_intervals(rows) else []
-    return [*bars, chart.mark_point(filled=True, size=size, opacity=1)]
+    shape = {"shape": group["shape"]} if "shape" in group else {}
+    return [*bars, chart.mark_point(filled=True, size=size, opacity=1).encode(**shape)]
 
 
 def bars(rows: Sequence[Row], label: str, group: Mapping[str, Any]) -> list[Layer]:

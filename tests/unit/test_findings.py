@@ -3,6 +3,7 @@
 import csv
 from collections.abc import Callable, Iterator
 from functools import partial
+from statistics import fmean
 
 import pytest
 
@@ -21,6 +22,7 @@ ARMS = {
     "Entropy [nats], minus random candidates": 1e4,
     "Reward, minus random tokens": 1e3,
 }
+REWARD = "training reward, last half (primary)"
 Row = dict[str, str]
 
 
@@ -86,7 +88,7 @@ def arms_of(study: str, shown: list[str]) -> Iterator[list[str]]:
     for touched, stable, of in of_methods(study):
         if stable["Method"] not in shown:
             continue
-        reward = of["training reward, last half (primary)"]
+        reward = of[REWARD]
         gaps = [f"{name} minus it" for name in ("STAPO", "JustRL")]
         yield [
             stable["Method"],
@@ -113,22 +115,71 @@ def beside_justrl(study: str) -> Iterator[list[str]]:
         if (row["Size"], row["Tokens"]) == ("all", TOUCHED)
     }
     for touched, stable, of in of_methods(study):
-        reward = of["training reward, last half (primary)"]
+        reward = of[REWARD]
         if stable["Method"] == "JustRL":
             gap = f"({float(reward['Mean']):.3f})"
         else:
             gap = interval_of(reward, "JustRL minus it", "+.3f", -1.0)
-        accuracies = (f"final accuracy, {which} decoding [%]" for which in ("first", "last"))
         yield [
             stable["Method"],
             f"{float(touched['Tokens touched [%]']):.2g}",
             wrong.get(stable["Method"], ""),
             f"{float(touched['Updates in which it acts [%]']):.0f}",
             gap,
-            *(f"{float(of[name]['Mean']):.1f}" for name in accuracies),
-            f"{float(of['entropy, last tenth [nats]']['Mean']):.2f}",
-            stable["Exploded"],
+            *last_numbers(stable, of),
         ]
+
+
+def last_numbers(stable: Row, of: dict[str, Row]) -> list[str]:
+    accuracies = (f"final accuracy, {which} decoding [%]" for which in ("first", "last"))
+    shown = [f"{float(of[name]['Mean']):.1f}" for name in accuracies]
+    return [*shown, f"{float(of['entropy, last tenth [nats]']['Mean']):.2f}", stable["Exploded"]]
+
+
+def updates_per_rollout() -> Iterator[list[str]]:
+    found = [*of_methods("marked-off-policy")]
+    rewards = {stable["Method"]: of[REWARD] for _, stable, of in found}
+    for touched, stable, of in found:
+        method, _, updates = (name := stable["Method"]).partition(" ")
+        gaps = ["", ""]
+        if updates:  # Minus that with 4.
+            sign, row, target = (1, method, name) if updates == "16" else (-1, name, "JustRL")
+            gaps[0] = interval_of(rewards[row], f"{target} minus it", "+.3f", sign)
+        if method != "JustRL":
+            gaps[1] = interval_of(
+                rewards[name], f"JustRL {updates}".strip() + " minus it", "+.3f", -1
+            )
+        share, reward = float(touched["Tokens touched [%]"]), float(rewards[name]["Mean"])
+        yield [
+            method,
+            updates or "4",
+            f"{share:.2g}",
+            f"{reward:.3f}",
+            *gaps,
+            *last_numbers(stable, of),
+        ]
+
+
+def twins() -> Iterator[list[str]]:
+    def rewards(study: str, method: str) -> list[float]:
+        rows = [row for row in rows_of("endpoints", study) if row["Size"] != "all"]
+        return [
+            float(row["Mean"])
+            for row in rows
+            if (row["Method"], row["Endpoint"]) == (method, REWARD)
+        ]
+
+    made = [
+        ("marked-twins", "marked-rivals", "JustRL"),
+        ("marked-h200-twins", "marked-off-policy", "JustRL"),
+    ]
+    made += [("marked-off-policy", "marked-h200", name) for name in ("JustRL", "CISPO", "DPPO-TV")]
+    squares = []
+    for one, other, method in made:
+        gaps = [a - b for a, b in zip(rewards(one, method), rewards(other, method), strict=True)]
+        squares += [gap**2 for gap in gaps]
+        yield [method, f"`{one}`", f"`{other}`", *(f"{gap:+.4f}" for gap in gaps)]
+    yield ["Root mean square", "", "", f"{fmean(squares) ** 0.5:.4f}", "", "", ""]
 
 
 TABLES = {
@@ -140,7 +191,12 @@ TABLES = {
         partial(beside_justrl, "marked-doses"),
         marks,
     ],
-    "rivals": [rivals, *(partial(beside_justrl, one) for one in ("marked-h200", "marked-rivals"))],
+    "rivals": [
+        rivals,
+        *(partial(beside_justrl, one) for one in ("marked-h200", "marked-rivals")),
+        updates_per_rollout,
+        twins,
+    ],
 }
 
 

@@ -54,3 +54,10 @@ def test_files_have_their_formats_one_font_and_no_markup_of_a_text():
     assert not {"\x1b", "\u202e", "\u4e2d"} & {*svg}
     assert "<b>" not in svg
     assert "\\u4e2d" in svg
+
+
+def test_of_many_groups_no_two_look_alike():
+    group = charts.colours(map(str, range(24)))
+    for channel in ("strokeDash", "shape"):
+        looks = (map(str, group[one]["scale"]["range"]) for one in ("color", channel))
+        assert len({*zip(*looks, strict=True)}) == 24
