@@ -22,7 +22,8 @@ ARMS = {
     "Entropy [nats], minus random candidates": 1e4,
     "Reward, minus random tokens": 1e3,
 }
-REWARD = "training reward, last half (primary)"
+HALF = "training reward, last half"
+REWARD = f"{HALF} (primary)"
 Row = dict[str, str]
 
 
@@ -160,25 +161,28 @@ def updates_per_rollout() -> Iterator[list[str]]:
         ]
 
 
-def twins() -> Iterator[list[str]]:
-    def rewards(study: str, method: str) -> list[float]:
-        rows = [row for row in rows_of("endpoints", study) if row["Size"] != "all"]
-        return [
-            float(row["Mean"])
-            for row in rows
-            if (row["Method"], row["Endpoint"]) == (method, REWARD)
-        ]
+TWINS = [
+    ("JustRL", "marked-twins", "marked-rivals"),
+    ("JustRL", "marked-h200-twins", "marked-off-policy"),
+    *((name, "marked-off-policy", "marked-h200") for name in ("JustRL", "CISPO", "DPPO-TV")),
+]
 
-    made = [
-        ("marked-twins", "marked-rivals", "JustRL"),
-        ("marked-h200-twins", "marked-off-policy", "JustRL"),
-    ]
-    made += [("marked-off-policy", "marked-h200", name) for name in ("JustRL", "CISPO", "DPPO-TV")]
+
+def twins() -> Iterator[list[str]]:
     squares = []
-    for one, other, method in made:
-        gaps = [a - b for a, b in zip(rewards(one, method), rewards(other, method), strict=True)]
+    for method, *studies in TWINS:
+        rewards = [
+            [
+                float(row["Mean"])
+                for row in rows_of("endpoints", study)
+                if row["Size"] != "all" and row["Method"] == method
+                if row["Endpoint"].startswith(HALF)  # Primary only where a study compares.
+            ]
+            for study in studies
+        ]
+        gaps = [one - other for one, other in zip(*rewards, strict=True)]
         squares += [gap**2 for gap in gaps]
-        yield [method, f"`{one}`", f"`{other}`", *(f"{gap:+.4f}" for gap in gaps)]
+        yield [method, *(f"`{one}`" for one in studies), *(f"{gap:+.4f}" for gap in gaps)]
     yield ["Root mean square", "", "", f"{fmean(squares) ** 0.5:.4f}", "", "", ""]
 
 
