@@ -34,7 +34,6 @@ class Panel(NamedTuple):
 
 
 def panels(chart: Any) -> list[Panel]:
-    """Return the panels of a chart."""
     found = specification(chart)
 
     def units(part: dict[str, Any], data: dict[str, Any]) -> list[Unit]:
@@ -49,6 +48,4 @@ def panels(chart: Any) -> list[Panel]:
 
 
 def caption(chart: Any) -> str:
-    """Return the caption of a chart."""
-    found: str = specification(chart)["description"]
-    return found
+    return str(specification(chart)["description"])

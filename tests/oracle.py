@@ -36,20 +36,6 @@ def without(mask: Bools, silenced: set[tuple[int, int]]) -> Bools:
     ]
 
 
-def group_advantages(rewards: Row, group_size: int, eps: float = 1e-6) -> Row:
-    """Return (R - mean) / (std + eps) per group, std with n - 1; 0 where all rewards of a group are equal."""
-    advantages = []
-    for start in range(0, len(rewards), group_size):
-        group = rewards[start : start + group_size]
-        if min(group) == max(group):
-            advantages += [0.0] * group_size
-            continue
-        mean = math.fsum(group) / group_size
-        variance = math.fsum((reward - mean) ** 2 for reward in group) / (group_size - 1)
-        advantages += [(reward - mean) / (math.sqrt(variance) + eps) for reward in group]
-    return advantages
-
-
 def surrogate_value(
     logp: float, old: float, advantage: float, low: float, high: float, dual: float | None = None
 ) -> float:

@@ -24,5 +24,4 @@ def ran(
 
 
 def python(*arguments: str | Path, **how: Any) -> subprocess.CompletedProcess[str]:
-    """Run this Python."""
     return ran(sys.executable, *arguments, **how)

@@ -4,5 +4,4 @@ import pytest
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark a test."""
     item.add_marker(pytest.mark.rounding)

@@ -13,16 +13,12 @@ from torch import Tensor
 from stapo.objective import (
     SELECTIONS,
     clipped_surrogate,
-    group_advantages,
-    kl_k3,
     silence_random,
     silence_spurious,
     token_mean,
     token_weights,
 )
 
-# Both sides compute in double and differ by the order of a few roundings of 1e-16 each.
-DOUBLE = {"rtol": 1e-12, "atol": 1e-12}
 # Mini-batches are small from the start; shrinking them took minutes per broken function.
 EXAMPLES = settings(
     deadline=None, max_examples=150, derandomize=True, phases=(Phase.explicit, Phase.generate)
@@ -37,7 +33,6 @@ LOGP = st.one_of(
 )
 ADVANTAGE = st.one_of(st.just(0.0), st.floats(-3.0, 3.0).filter(lambda a: abs(a) > 1e-3))
 RATIO = st.one_of(st.floats(-1.0, 1.0), st.sampled_from([0.0, 5.0, -5.0, -300.0, 300.0]))
-REWARD = st.one_of(st.sampled_from([0.0, 1.0, -1.0, 0.1]), st.floats(-5, 5))
 LEVELS = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 
@@ -106,13 +101,12 @@ SELECTED: list[tuple[str, dict[str, Any]]] = [
     ("silence_candidates", {"tau_p": 0.2}),
     *(("keep_high_entropy", {"fraction": share}) for share in (0.0, 0.1, 0.5, 1.0)),
 ]
-SELECTION = pytest.mark.parametrize(("name", "args"), SELECTED)
 
 
 @edge_cases
 @EXAMPLES
 @given(rows=mini_batches())
-@SELECTION
+@pytest.mark.parametrize(("name", "args"), SELECTED)
 def test_a_selection(rows: Rows, name: str, args: dict[str, Any]) -> None:
     keep = SELECTIONS[name](*rows.tensors(), **args)
     assert keep.dtype == torch.bool
@@ -171,25 +165,6 @@ def test_aggregation(rows: Rows) -> None:
     for size in (size for size in range(1, len(mask) + 1) if len(mask) % size == 0):
         grouped = oracle.group_token_mean(*args, size)
         assert by_weights("group_token_mean", size) == pytest.approx(grouped, abs=1e-12)
-
-
-@EXAMPLES
-@given(groups=st.lists(st.lists(REWARD, min_size=4, max_size=4), min_size=1, max_size=4))
-def test_group_advantages(groups: list[list[float]]) -> None:
-    rewards = [reward for group in groups for reward in group]
-    # Rewards up to 5 differ from their mean with an error of 1e-15, which a tiny std (down to eps)
-    # magnifies by 1e6.
-    values = group_advantages(double(rewards), 4)
-    expected = double(oracle.group_advantages(rewards, 4))
-    torch.testing.assert_close(values, expected, rtol=1e-9, atol=1e-8)
-
-
-@EXAMPLES
-@given(rows=mini_batches())
-def test_kl_k3(rows: Rows) -> None:
-    values = kl_k3(double(rows.logps), double(rows.old))
-    expected = double(oracle.kl_k3(rows.logps, rows.old))
-    torch.testing.assert_close(values, expected, **DOUBLE)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["single", "double"])

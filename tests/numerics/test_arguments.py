@@ -29,11 +29,6 @@ STATISTICS = ("logps", "entropies", "advantages", "mask")
 CLIP = {"clip_low": 0.2, "clip_high": 0.28}
 
 
-def surrogate(name: str) -> Callable[..., Tensor]:
-    clips = {key: value for key, value in CLIP.items() if key in PARTS["surrogate"][name].clips}
-    return partial(SURROGATES[name], **clips)
-
-
 FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
     "clipped_surrogate": (
         partial(clipped_surrogate, **CLIP),
@@ -51,8 +46,11 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
         for name, one in PENALTIES.items()
     },
     **{
-        f"SURROGATES {name}": (surrogate(name), ("logps", "old_logps", "advantages", "mask"))
-        for name in SURROGATES
+        f"SURROGATES {name}": (
+            partial(one, **{k: v for k, v in CLIP.items() if k in PARTS["surrogate"][name].clips}),
+            ("logps", "old_logps", "advantages", "mask"),
+        )
+        for name, one in SURROGATES.items()
     },
 }
 

@@ -17,10 +17,6 @@ from stapo.objective import (
 EVERY_SELECTION = pytest.mark.parametrize("name", sorted(SELECTIONS))
 
 
-def double(rows: list) -> Tensor:
-    return torch.tensor(rows, dtype=torch.float64)
-
-
 @pytest.fixture
 def tables() -> tuple[Tensor, ...]:
     """Log-probs, entropies, advantages and mask; a fifth of the tokens is rare, and padding holds garbage."""
@@ -54,10 +50,10 @@ def test_a_mean_in_half_precision_is_rounded_once(dtype: torch.dtype) -> None:
 
 
 def test_the_probability_is_compared_strictly_and_not_its_logarithm() -> None:
-    logps, mask = double([[-6.25]]), torch.ones(1, 1, dtype=torch.bool)
+    logps, mask = torch.tensor([[-6.25]]).double(), torch.ones(1, 1, dtype=torch.bool)
     tau_p = torch.exp(logps).item()
     for limit, rare in ((tau_p, False), (math.nextafter(tau_p, 1.0), True)):
-        assert spurious_candidates(logps, double([1.0]), mask, limit).item() is rare
+        assert spurious_candidates(logps, torch.ones(1), mask, limit).item() is rare
 
 
 def test_20_entropy_rounds_up_no_rounding_error() -> None:

@@ -16,9 +16,6 @@ def test_printed_advantages(num_right: int, wrong: float) -> None:
     rewards = torch.tensor([1.0] * num_right + [wrong] * (8 - num_right), dtype=torch.float64)
     advantages = group_advantages(rewards, 8)
     assert {f"{a:.2f}" for a in advantages[:num_right].tolist()} == {PRINTED[num_right]}
-    # The population standard deviation gives another number: the test tells the two apart.
-    population = (rewards - rewards.mean()) / rewards.std(correction=0)
-    assert f"{population[0]:.2f}" != PRINTED[num_right]
 
 
 def distributions(vocab_size: int, scale: float) -> tuple[Tensor, ...]:

@@ -12,7 +12,6 @@ Scores = dict[tuple[str, ...], dict[int, float]]
 
 
 def mean(values: list[float]) -> float:
-    """Return the arithmetic mean."""
     return math.fsum(values) / len(values) if values else math.nan
 
 

@@ -67,9 +67,6 @@ def trainer(
     return Update(losses[divisor].item(), leaf.grad)
 
 
-MEAN = "kept tokens of a micro-batch, then the mean over these"
-
-
 @pytest.mark.parametrize("method", ["stapo", "stapo-v2"])
 @pytest.mark.parametrize(
     ("mistake", "question", "answer"),
@@ -81,7 +78,7 @@ MEAN = "kept tokens of a micro-batch, then the mean over these"
         ({"scope": "together"}, SCOPE, "a micro-batch of all ranks together"),
         ({"policies": ("", "")}, POLICY, "the current policy"),
         ({"divisor": "all"}, DIVISOR, "all tokens of the mini-batch"),
-        ({"divisor": "mean"}, DIVISOR, MEAN),
+        ({"divisor": "mean"}, DIVISOR, "kept tokens of a micro-batch, then the mean over these"),
     ],
 )  # fmt: skip
 def test_each_mistake_is_recognised_as_what_it_is(mistake, question, answer, method):

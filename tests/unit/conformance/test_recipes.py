@@ -10,7 +10,6 @@ import torch
 
 pytest.importorskip("trl", reason="TRL's trainer is judged here")
 
-from torch import Tensor
 from trl import GRPOTrainer
 
 from stapo.conformance import Layout, MiniBatch, Update, conventions, report, run_checks, trainers
@@ -39,7 +38,7 @@ def loop(batch: MiniBatch, layout: Layout, method: Method) -> Update:
     return Update(loss, leaf.grad)
 
 
-def s2t_rollout(batch: MiniBatch, method: Method) -> dict[str, Tensor]:
+def trl(batch: MiniBatch, layout: Layout, method: Method) -> Update:
     trainer = copy.copy(trainers._shell())
     trainer.__class__ = type("Judged", (recipe("trl_grpo").S2TTrainer,), {})
     trainer.selection = dict(method.selection_args)
@@ -50,13 +49,8 @@ def s2t_rollout(batch: MiniBatch, method: Method) -> dict[str, Tensor]:
     rollout = trainers._inputs(batch)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(GRPOTrainer, "_generate_and_score_completions", lambda *_: dict(rollout))
-        return trainer._generate_and_score_completions([])
-
-
-def trl(batch: MiniBatch, layout: Layout, method: Method) -> Update:
-    rollout = s2t_rollout(batch, method)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(trainers, "_inputs", lambda _: rollout)
+        selected = trainer._generate_and_score_completions([])
+        patch.setattr(trainers, "_inputs", lambda _: selected)
         return trainers._trl(batch, layout, method)
 
 

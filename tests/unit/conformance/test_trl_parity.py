@@ -69,12 +69,8 @@ def of_trl(batch: MiniBatch, logps: torch.Tensor, given: dict[str, Any]) -> tupl
 
 def of_ours(batch: MiniBatch, logps: torch.Tensor, method: Method) -> tuple[float, Any]:
     leaf = torch.stack([logps, batch.old_entropies]).requires_grad_()
-
-    def forward(rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        return leaf[0][rows], leaf[1][rows]
-
     loss, _ = update(
-        forward, batch, method, Ranks(RankAccelerator.alone(), model=None),
+        lambda rows: leaf[:, rows].unbind(), batch, method, Ranks(RankAccelerator.alone(), model=None),
         group_size=4, micro_batch_tokens=10_000, max_response_tokens=9,
     )  # fmt: skip
     return loss.item(), leaf.grad

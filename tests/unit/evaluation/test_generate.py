@@ -20,7 +20,6 @@ from stapo.study.schema import Decoding, Evaluation
 from stapo.tasks import benchmark_definitions
 
 DECODING = Decoding(temperature=1.0, top_p=1.0)
-EVALUATION = Evaluation(batch_size=64, max_response_tokens=24)
 
 pytestmark = pytest.mark.rounding
 
@@ -30,7 +29,7 @@ def answer(model: Path, root: Path, samples: int = 2, names=("chain-2",), **chan
         Benchmark(n, {"task": benchmark_definitions()[n], "samples": samples}, root / f"{n}.jsonl")
         for n in names
     ]
-    evaluation = EVALUATION.model_copy(update=changes)
+    evaluation = Evaluation(**{"batch_size": 64, "max_response_tokens": 24} | changes)
     return generate(model, {"of": "test"}, DECODING, evaluation, benchmarks, root / "work")
 
 

@@ -24,7 +24,6 @@ TOKENIZER = build_tokenizer(WORLDS["marked-chains"])
 
 
 def tokens(text: str) -> list[str]:
-    """The tokens of a text."""
     return TOKENIZER.convert_ids_to_tokens(TOKENIZER.encode(text))
 
 

@@ -38,22 +38,17 @@ def fingerprints(study: Study) -> list[str]:
     return [job.fingerprint for job in jobs_of(study)]
 
 
-def paths_of(study: Study) -> list[str]:
-    """Every file and directory that a study writes."""
+def has_paths_and_rules_of_its_own(study: Study) -> None:
     models = (path.format(study=study.name) for path in (paths.VERIFIER, paths.VERIFIER_RECORD))
     weights = (paths.checkpoint_path(study.name, one) for one in study.checkpoints())
-    return [*{*jobs_of(study).published(), *models}, *weights]
-
-
-def has_paths_and_rules_of_its_own(study: Study) -> None:
-    paths = paths_of(study)
-    assert len({path.lower() for path in paths}) == len(paths)
+    written = [*{*jobs_of(study).published(), *models}, *weights]
+    assert len({path.lower() for path in written}) == len(written)
     # Nothing that is written is written into the directory of something else.
-    within = sorted(f"{path.lower()}/" for path in paths)
+    within = sorted(f"{path.lower()}/" for path in written)
     assert not any(b.startswith(a) for a, b in pairwise(within))
     # Files are written beside themselves first, as .NAME.PID, and logs are named after them.
-    assert max(len(part.encode()) for path in paths for part in Path(path).parts) < 240
-    assert max(map(len, paths)) < 2000
+    assert max(len(part.encode()) for path in written for part in Path(path).parts) < 240
+    assert max(map(len, written)) < 2000
     for kind, names in (("table", study.run.decodings), ("method", study.run.methods)):
         rules = {f"{kind}_{slug(name)}".lower() for name in names}
         assert len(rules) == len(names)
@@ -85,7 +80,6 @@ def test_what_is_wrong_is_lines_and_what_is_right_passes_every_later_stage(raw, 
         return
     read = study_or_lines(lambda: read_study(path))
     if study is not None:
-        assert read is not None
         assert fingerprints(read) == fingerprints(study)
 
 

@@ -87,7 +87,7 @@ def build(folder: Path, packed: bool) -> tuple[StapoTrainer, dict[str, Tensor], 
 
 
 def mini_batch(policy: Any) -> dict[str, Tensor]:
-    """Return a mini-batch whose old and reference log-probs are those of other weights."""
+    """Return a mini-batch whose old and reference log-probs are those of other weights; it has a proxy."""
     generator = torch.Generator().manual_seed(1)
     prompts, lengths = torch.tensor([1, 3, 5] * 6), torch.tensor(LENGTHS)
     batch = {
@@ -103,6 +103,7 @@ def mini_batch(policy: Any) -> dict[str, Tensor]:
     old, entropies = statistics_of(disturbed(policy, 2), batch)
     batch["old_per_token_logps"], batch["old_entropies"] = old, entropies
     batch["ref_per_token_logps"] = statistics_of(disturbed(policy, 3), batch)[0]
+    batch["proxy_logps"] = old + 0.2
     return batch
 
 

@@ -98,5 +98,4 @@ def test_a_proxy_is_the_policy_over_its_likely_words(biased: bool) -> None:
     assert 0 < int(own.isinf().sum()) <= TOKENS // 2  # Random words are hardly among them.
     assert (own[::2].exp() < 1).any()
     # Single precision of logits with a standard deviation of 6.
-    assert found is not None
     torch.testing.assert_close(found.double(), own, rtol=0, atol=1e-4)

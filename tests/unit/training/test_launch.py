@@ -38,7 +38,6 @@ def hold(count: int, directory: Path) -> subprocess.Popen[str]:
 
 
 def devices_of(process: subprocess.Popen[str]) -> set[str]:
-    assert process.stdout is not None
     return set(process.stdout.readline().split())
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from one_update import GROUP, ROWS, Update, assert_same_update, build, statistics_of
+from one_update import GROUP, ROWS, Update, assert_same_update, statistics_of
 
 from stapo.methods import METHODS, Method
 from stapo.methods.rivals import RIVALS
@@ -36,14 +36,6 @@ STATE = {"coefficient": 0.01}
 def method_of(name: str) -> Method:
     changed = {"part_args": ACTIVE.get(name, {}), "selection_args": SELECTED.get(name, {})}
     return replace(METHODS[name], **changed)
-
-
-@pytest.fixture(scope="module", params=[False, True], ids=["padded", "packed"])
-def base(tmp_path_factory, request) -> Any:
-    """A trainer, a mini-batch with log-probs of a proxy, and the policy that nothing wraps."""
-    trainer, batch, plain = build(tmp_path_factory.mktemp("rivals"), request.param)
-    batch["proxy_logps"] = batch["old_per_token_logps"] + 0.2
-    return trainer, batch, plain
 
 
 def run(base: Any, method: Method, batch: Any = None, **args: Any) -> Update:

@@ -7,7 +7,6 @@ from threading import Thread
 import pytest
 import training_jobs
 
-from stapo.evaluation.grading import last_boxed
 from stapo.models.tiny import build_tokenizer
 from stapo.study import StudyError, files
 from stapo.study.schema import TrainingSettings
@@ -17,23 +16,19 @@ TRAINING = training_jobs.TRAINING.model_copy(update={"max_response_tokens": 8})
 
 
 @pytest.mark.parametrize(
-    ("response", "content", "evaluated"),
+    ("response", "content"),
     [
-        (r"\boxed{5} and \boxed{7", None, "5"),
-        (r"\boxed{\boxed{5}}", "5", "5"),
-        (r"\boxed{\boxed{5}", "5", "5"),
-        (r"\boxed{\frac{1}{2}}", r"\frac{1}{2}", r"\frac{1}{2}"),
-        (r"\boxed{\frac{1}{2}", None, None),
-        (r"\boxed{ 5}", " 5", " 5"),
+        (r"\boxed{5} and \boxed{7", None),
+        (r"\boxed{\boxed{5}}", "5"),
+        (r"\boxed{\boxed{5}", "5"),
+        (r"\boxed{\frac{1}{2}}", r"\frac{1}{2}"),
+        (r"\boxed{\frac{1}{2}", None),
+        (r"\boxed{ 5}", " 5"),
     ],
 )
-def test_right_only_with_the_exact_string_in_the_last_box(response, content, evaluated):
-    """As JustRL's and veRL's `last_boxed_only_string` and `remove_boxed` read them, run on each response.
-
-    Evaluation reads what was boxed before a response was cut off inside its last box.
-    """
+def test_right_only_with_the_exact_string_in_the_last_box(response, content):
+    """As JustRL's and veRL's `last_boxed_only_string` and `remove_boxed` read them, run on each response."""
     assert box_content(response) == content
-    assert last_boxed(response) == evaluated
     completion = [{"role": "assistant", "content": response}]
     assert boxed_reward([completion], answer=["5"]) == [1.0 if content == "5" else -1.0]
     # The box must begin in the last hundred characters.

@@ -170,19 +170,14 @@ def test_the_sample_is_the_same_for_any_micro_batches(base, monkeypatch, budget:
 # The sample
 
 
-def kinds_of(seed: int = 0) -> tuple[Any, float | None]:
-    """Return the kinds of 240 tokens, many of which have a probability near tau_p."""
-    generator = torch.Generator().manual_seed(seed)
-    logps = -8 * torch.rand(6, 40, generator=generator)
+@pytest.mark.parametrize("size", [0, 3, 8, 17, 60, 10_000])
+def test_a_sample_has_the_sizes_and_weights_of_its_kinds(size: int) -> None:
+    """Of 240 tokens, many of which have a probability near tau_p."""
+    logps, entropies = torch.rand(2, 6, 40, generator=torch.Generator().manual_seed(0))
     mask = torch.arange(40) < torch.tensor([40, 12, 30, 0, 25, 40]).unsqueeze(1)
     advantages = torch.tensor([1.2, -0.4, 0.0, 0.8, 2.0, -1.0])
     method = replace(STAPO, selection_args={"tau_p": 0.02, "quantile": 0.6, "scope": "all"})
-    return token_kinds(method, logps, 3 * torch.rand(6, 40, generator=generator), advantages, mask)
-
-
-@pytest.mark.parametrize("size", [0, 3, 8, 17, 60, 10_000])
-def test_a_sample_has_the_sizes_and_weights_of_its_kinds(size: int) -> None:
-    found, _ = kinds_of()
+    found, _ = token_kinds(method, -8 * logps, 3 * entropies, advantages, mask)
     counts = {kind: int(found[kind].sum()) for kind in KINDS}
     assert min(counts.values()) > 0
     sample = sample_tokens(found, size, seed=0, step=1)

@@ -28,11 +28,9 @@ def test_settings_that_would_be_ignored_are_refused_all_at_once(tmp_path):
 
 
 def trainer(world, config, **named):
-    def by_length(completions, **_):
-        return [float(len(one) % 3) for one in completions]
-
     return StapoTrainer(
-        str(world / "base"), by_length, config, Dataset.from_list([{"prompt": "1+2?"}] * 8),
+        str(world / "base"), lambda completions, **_: [float(len(one) % 3) for one in completions],
+        config, Dataset.from_list([{"prompt": "1+2?"}] * 8),
         processing_class=load_tokenizer(world / "base"), **named,
     )  # fmt: skip
 
