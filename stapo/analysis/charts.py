@@ -45,8 +45,9 @@ Layer = Any
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#000000", "#B3A400")
 """After Okabe and Ito, which colour-blind readers can distinguish."""
 DASHES = ([1, 0], [2, 2], [8, 3, 2, 3])
-"""Of the groups with the colours for the first time, the second and the third; of points, the shapes."""
+"""Of lines, for the groups with the colours for the first time, the second and the third."""
 SHAPES = ("circle", "square", "triangle-up")
+"""The same of points."""
 WIDTH, HEIGHT = 320, 220
 """Of a panel, in pixels."""
 MARKED = 30

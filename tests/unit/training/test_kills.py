@@ -21,15 +21,22 @@ from training_jobs import assert_same, run
 from stapo.training.checkpoints import ASIDE, step_checkpoints, step_of
 
 KILLS, STEPS = 12, 60
-# On a GPU the backward pass of attention otherwise adds in an order that differs from run to run.
-os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-torch.use_deterministic_algorithms(torch.cuda.is_available())
+
+
+def trained(world: Path, out: Path) -> None:
+    # On a GPU the backward pass of attention otherwise adds in an order that differs from run to run.
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.use_deterministic_algorithms(True)
+    try:
+        run(world, out, steps=STEPS)
+    finally:
+        torch.use_deterministic_algorithms(False)
 
 
 @pytest.mark.slow
 def test_twelve_kills_leave_the_same_weights_and_metrics(world, tmp_path):
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    run(world, whole, steps=STEPS)
+    trained(world, whole)
     done = python(__file__, world, killed)
     # Kills that aim at a checkpoint being written hit one; otherwise the test tests less than it says.
     assert done.stdout.count("killed while writing") >= 1
@@ -44,7 +51,7 @@ def main(world: Path, out: Path) -> None:
         if process := os.fork():
             return process
         torch.set_num_threads(1)
-        run(world, out, steps=STEPS)
+        trained(world, out)
         os._exit(0)
 
     def newest() -> int:
