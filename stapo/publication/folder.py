@@ -89,8 +89,8 @@ def write_provenance(study: Study, root: Path = Path()) -> list[Path]:
     """Write `provenance.json` and `SHA256SUMS` of a finished study; return their paths.
 
     `sha256sum --check` reads the latter. Checksums of weights are those that the trainings took when they
-    published them, so that weights which were swapped since do not pass. What an earlier form of the
-    study left in the folder is not listed.
+    published them, so that weights which were swapped since do not pass; absent weights are listed too. What
+    an earlier form of the study left in the folder is not listed.
 
     Raises:
         RuntimeError: a training was made with other settings.
@@ -113,12 +113,11 @@ def write_provenance(study: Study, root: Path = Path()) -> list[Path]:
     # This machine may have GPUs that no training used.
     made["gpus"] = [gpu for gpu in made["gpus"] if gpu in gpus]
     write_json(about, {**about_study(study, root), "written": written, "environment": made})
-    lines = [
-        f"{known.get(place) or file_sha256(path)}  {place}\n"
-        for place, path in admit(study, folder, belongs)[0].items()
-        if belongs.has(place)
-    ]
-    return [about, write(sums, "".join(lines))]
+    listed = {path: sha for path, sha in known.items() if belongs.of_training(path)}
+    for place, path in admit(study, folder, belongs)[0].items():
+        if belongs.has(place) and place not in listed:
+            listed[place] = file_sha256(path)
+    return [about, write(sums, "".join(f"{sha}  {path}\n" for path, sha in sorted(listed.items())))]
 
 
 def named_by(run: TrainingRun, record: Mapping[str, Any]) -> dict[str, str]:

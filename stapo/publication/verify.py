@@ -133,17 +133,21 @@ def guarded(check: Callable[[Results], Errors], results: Results) -> Errors:
     try:
         yield from check(results)
     except UNREADABLE as error:
-        yield f"something is missing, truncated or corrupt: {error!r}"
+        # That of the system has the path.
+        about = str(error) if isinstance(error, OSError) else repr(error)
+        yield f"something is missing, truncated or corrupt: {about}"
 
 
 def file_errors(results: Results) -> Errors:
     """Yield a line for each file that is missing, too much, or not as the checksums say."""
     expected, belongs, there = results.sums, results.layout, results.files
     paths = belongs.files | there.keys() | expected.keys()
+    # Weights may be left out, also with what is beside them.
+    models = belongs.models - {path.rpartition("/")[0] for path in there}
     for path in sorted(paths):
-        left_out = (
-            is_raw(path) or is_rendering(path) if results.is_summary else path.endswith(WEIGHTS)
-        )
+        left_out = path.endswith(WEIGHTS) or path.rpartition("/")[0] in models
+        if results.is_summary:
+            left_out = is_raw(path) or is_rendering(path)
         if not belongs.has(path):
             if path in expected or not belongs.of_another_form(path):
                 yield f"{path}: belongs to nothing of this study; take it out of the folder"

@@ -221,6 +221,7 @@ def test_a_finished_study_holds_wherever_it_lies(published):
     # Weights are large: a copy may lack them. Another form of the study may have left something.
     for weights in published.rglob("*.safetensors"):
         weights.unlink()
+    shutil.rmtree(published / STAPO / "model")
     for path in (f"runs/tiny/dropped/seed0/model/{SUMS}", "completions/tiny/base/t2/chain-9.jsonl"):
         (published / path).parent.mkdir(parents=True, exist_ok=True)
         (published / path).write_text("\x00")
@@ -289,9 +290,11 @@ def test_a_hostile_folder_ends_in_a_line(published: Path, name: str):
 def test_what_a_narrower_study_leaves_is_not_listed_and_a_stale_training_is_refused(workspace):
     workspace.study["run"]["methods"] = ["justrl", "stapo"]
     study = parse_study(workspace.study)
+    run = workspace.path / "results/smoke" / RUN
+    shutil.rmtree(run.parent / "model")  # Raw data without weights are listed with them.
     _, sums = write_provenance(study, workspace.path)
     assert "grpo" not in sums.read_text()
-    run = workspace.path / "results/smoke" / RUN
+    assert f"  {STAPO}/{MODEL}\n" in sums.read_text()
     run.write_text(run.read_text().replace(json.loads(run.read_text())["fingerprint"], "0" * 16))
     with pytest.raises(RuntimeError, match="tiny stapo seed 0: trained with other settings"):
         write_provenance(study, workspace.path)
