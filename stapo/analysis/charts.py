@@ -144,9 +144,9 @@ def colours(groups: Iterable[str]) -> dict[str, Any]:
 
     encodings = {"color": by_group(alt.Color, [COLOURS[i % len(COLOURS)] for i in places])}
     if len(names) > len(COLOURS):
-        for channel, values in ((alt.StrokeDash, DASHES), (alt.Shape, SHAPES)):
-            own = [values[i // len(COLOURS) % len(values)] for i in places]
-            encodings[channel._encoding_name] = by_group(channel, own)
+        seen = [i // len(COLOURS) % len(DASHES) for i in places]
+        encodings["strokeDash"] = by_group(alt.StrokeDash, [DASHES[i] for i in seen])
+        encodings["shape"] = by_group(alt.Shape, [SHAPES[i] for i in seen])
     return encodings
 
 
