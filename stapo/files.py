@@ -103,19 +103,6 @@ def fingerprint(value: Any) -> str:
     return hashlib.sha256(canonical(value).encode()).hexdigest()[:16]
 
 
-def leaves(value: Any, place: str = "") -> dict[str, Any]:
-    """Return the values of nested mappings by their places, such as `training.learning_rate`.
-
-    Lists, and mappings without keys, are values.
-    """
-    if not isinstance(value, dict) or not value:
-        return {place: value}
-    found: dict[str, Any] = {}
-    for key, inner in value.items():
-        found |= leaves(inner, f"{place}.{key}" if place else str(key))
-    return found
-
-
 def json_text(value: Any) -> str:
     """Return what `write_json` writes."""
     return json.dumps(value, indent=1, sort_keys=True, allow_nan=False) + "\n"

@@ -23,7 +23,6 @@ from stapo.files import (
     DamagedFileError,
     fingerprint,
     json_text,
-    leaves,
     read_json,
     text_of,
     write_json,
@@ -102,7 +101,7 @@ def read_study(*paths: Path, changes: Mapping[str, Any] | None = None) -> Study:
         StudyError: with every error, one line each, with place and line.
     """
     given = dict(changes or {})
-    config = Document(given, dict.fromkeys(leaves(given) if given else (), "--config"))
+    config = Document(given, dict.fromkeys(_places(given), "--config"))
     documents = [*map(_loaded, paths), _placed(config, Path.cwd())]
     return _study(_extended(reduce(_over, documents, Document())), is_read=True)
 
@@ -116,6 +115,15 @@ def parse_study(raw: Mapping[str, Any]) -> Study:
     if not isinstance(raw, Mapping):
         raise StudyError(["expected a mapping with name, training, run, ..."])
     return _study(_extended(Document(dict(raw))), is_read=False)
+
+
+def _places(given: Mapping[str, Any], above: str = "") -> Iterator[str]:
+    """Yield the places of all settings, such as `training.learning_rate`."""
+    for key, value in given.items():
+        if isinstance(value, Mapping) and value:
+            yield from _places(value, f"{above}{key}.")
+        else:
+            yield f"{above}{key}"
 
 
 def _loaded(path: Path) -> Document:
