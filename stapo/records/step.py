@@ -45,16 +45,16 @@ class StepRecord:
     truncated_fraction: float = nan
     """Share of the responses without an end token."""
     clip_low_fraction: float
-    """Share of the tokens with A < 0 and a ratio below the clip."""
+    """Share of the tokens with A < 0 and a ratio below the clip, also if the surrogate has none."""
     clip_high_fraction: float
-    """Share of the tokens with A > 0 and a ratio above the clip."""
+    """Share of the tokens with A > 0 and a ratio above the clip, also if the surrogate has none."""
     touched_fraction: float
     """Share of the tokens whose weight in the gradient, the divisor apart, differs from that of the clipped
     surrogate with nothing silenced; responses of which no token is kept are not computed and not counted."""
     touched_weight: float
     """Sum of the changes of these weights, divided by the sum of all weights."""
     loss: float
-    """Loss of the whole mini-batch."""
+    """Loss of the whole mini-batch; not comparable between surrogates, whose gradients are."""
     kl: float
     """Mean k3 estimate of the divergence from the reference, nats per token; 0 without a KL term."""
     rollout_mismatch: float | None = None

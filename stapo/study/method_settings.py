@@ -197,5 +197,7 @@ def differences(origin: Method, found: Method) -> dict[str, Any]:
     pairs |= {key: (origin.part_args.get(key), value) for key, value in part_args}
     settings += [key for key in OF_RIVALS if key != "part_args"]
     pairs |= {key: (getattr(origin, key), getattr(found, key)) for key in settings}
-    changed = {key: new for key, (old, new) in pairs.items() if old != new}
+    # All methods of a study may be given a clip that some do not take.
+    unused = {"clip_low", "clip_high", "dual_clip"} - found.effective.keys()
+    changed = {k: new for k, (old, new) in pairs.items() if old != new and k not in unused}
     return changed | ({"selection": named(found.selection)} if "selection" in changed else {})

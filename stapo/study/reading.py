@@ -181,7 +181,7 @@ def _extended(document: Document) -> Document:
         name = chain[-1].content["extends"]
         known = sorted(found.stem for found in STUDIES.glob("*.yaml"))
         if name in seen or name not in known:
-            about = f"no such study; ls {shown_path(STUDIES)} lists them, without .yaml"
+            about = f"no such study; ls {shown_path(STUDIES)} lists them: a name, without .yaml"
             about = "extends itself; choose another" if name in seen else about
             problem = (("extends",), f"{shown(name)}: {about}")
             raise StudyError(chain[-1].errors([problem]))

@@ -83,6 +83,7 @@ def test_the_source_of_a_method_says_everything_that_was_changed(raw_study):
     source = "as STAPO (v4 and v5), but tau_p 0.01, dual_clip 10, group_size 16"
     assert found.method("tau").source == source
     assert found.method("20-entropy").source.endswith("; here fraction 0.1, dual_clip 10")
+    assert found.method("cispo").source == METHODS["cispo"].source  # It takes no dual clip.
     # Of no revision of the paper, whatever it descends from.
     revisions = [found.method(name).revision for name in ("stapo", "stapo-v2", "tau")]
     assert revisions == ["v4 and v5", "v1 to v3", ""]
