@@ -1,11 +1,10 @@
 """A release: sdist and wheel can be built, are complete, and run where they are installed."""
 
 import shutil
-import tarfile
 from pathlib import Path
 
 import pytest
-from programs import python
+from programs import python, ran
 
 from stapo.repository import ROOT
 
@@ -22,8 +21,7 @@ def test_what_is_built_is_complete_and_runs(tmp_path: Path, monkeypatch) -> None
         shutil.copy(ROOT / name, source)
     shutil.copytree(ROOT / "stapo", source / "stapo")
     sdist = python("-c", BUILD.format("sdist", str(built)), at=source).stdout.split()[-1]
-    with tarfile.open(built / sdist) as archive:
-        archive.extractall(tmp_path, filter="data")
+    ran("tar", "-xf", built / sdist, at=tmp_path)  # Python's own has no filters before 3.11.4.
     unpacked = tmp_path / sdist.removesuffix(".tar.gz")
     wheel = python("-c", BUILD.format("wheel", str(built)), at=unpacked).stdout.split()[-1]
     install = ("-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", place)
