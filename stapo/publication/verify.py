@@ -133,7 +133,7 @@ def guarded(check: Callable[[Results], Errors], results: Results) -> Errors:
     try:
         yield from check(results)
     except UNREADABLE as error:
-        # That of the system has the path.
+        # The text of an OSError names the file, its representation does not.
         about = str(error) if isinstance(error, OSError) else repr(error)
         yield f"something is missing, truncated or corrupt: {about}"
 
@@ -145,9 +145,10 @@ def file_errors(results: Results) -> Errors:
     # Weights may be left out, also with what is beside them.
     models = belongs.models - {path.rpartition("/")[0] for path in there}
     for path in sorted(paths):
-        left_out = path.endswith(WEIGHTS) or path.rpartition("/")[0] in models
         if results.is_summary:
             left_out = is_raw(path) or is_rendering(path)
+        else:
+            left_out = path.endswith(WEIGHTS) or path.rpartition("/")[0] in models
         if not belongs.has(path):
             if path in expected or not belongs.of_another_form(path):
                 yield f"{path}: belongs to nothing of this study; take it out of the folder"

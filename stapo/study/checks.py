@@ -8,11 +8,11 @@ from typing import Any
 
 from stapo.methods import ARGUMENTS, METHODS, PART_ARGUMENTS, PARTS
 from stapo.study.loader import Place, Problem
+from stapo.study.method_settings import CLIPS
 from stapo.study.schema import TrainingSettings
 from stapo.study.study import BASE_TITLE, Study
 from stapo.tasks import benchmark_definitions
 
-CLIPS = ("clip_low", "clip_high", "dual_clip")
 RESERVED = {
     "methods": ["base"],
     "models": ["all", "verifier", "verifier.json"],

@@ -110,6 +110,8 @@ else:
     )
 
 
+CLIPS = ("clip_low", "clip_high", "dual_clip")
+"""Settings of every method, which only some surrogates take."""
 Settings = Mapping[str, Any]
 """Field of a method, or argument of its selection -> value; `base` names the method to start from."""
 
@@ -196,8 +198,8 @@ def differences(origin: Method, found: Method) -> dict[str, Any]:
     part_args = sorted(found.part_args.items())
     pairs |= {key: (origin.part_args.get(key), value) for key, value in part_args}
     settings += [key for key in OF_RIVALS if key != "part_args"]
-    pairs |= {key: (getattr(origin, key), getattr(found, key)) for key in settings}
     # All methods of a study may be given a clip that some do not take.
-    unused = {"clip_low", "clip_high", "dual_clip"} - found.effective.keys()
-    changed = {k: new for k, (old, new) in pairs.items() if old != new and k not in unused}
+    unused = {*CLIPS} - {*found.part("surrogate").clips}
+    pairs |= {k: (getattr(origin, k), getattr(found, k)) for k in settings if k not in unused}
+    changed = {key: new for key, (old, new) in pairs.items() if old != new}
     return changed | ({"selection": named(found.selection)} if "selection" in changed else {})
