@@ -25,6 +25,8 @@ DATA_DIR = "STAPO_DATA_DIR"
 QUESTION_COLUMNS = ("problem", "question", "prompt")
 ANSWER_COLUMNS = ("answer", "final_answer", "solution", "reward_model")
 """Columns with the answer, by priority; of a worked solution, only the box is used."""
+GENERATED = ("tiny-arithmetic", "word-problems")
+"""Builders of benchmarks, in task files."""
 Task = Mapping[str, Any]
 """lm-eval task, from `benchmarks/` or of a study's own benchmark."""
 
@@ -47,11 +49,12 @@ def benchmark_rows(metadata: Mapping[str, Any]) -> list[Row]:
         source, found = _hub_rows(
             *(metadata[name] for name in ("hub", "revision", "split", "names"))
         )
-    elif metadata["builder"] == "tiny-arithmetic":
+    elif metadata["builder"] in GENERATED:
         source, problems = metadata["family"], benchmark_problems(metadata["family"], count)
         found = [{"question": one.question, "answer": str(one.answer)} for one in problems]
     else:
-        raise ValueError(f"unknown builder {metadata['builder']!r}; known: tiny-arithmetic")
+        known = ", ".join(GENERATED)
+        raise ValueError(f"unknown builder {metadata['builder']!r}; known: {known}")
     if len(found) != count:
         raise ValueError(f"{source}: expected {count} rows, found {len(found)}")
     if (digest := rows_checksum(found)) != sha256:

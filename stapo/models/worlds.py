@@ -1,4 +1,4 @@
-"""The tiny worlds: their problems, divided into training and benchmarks, and how solutions are written.
+"""Generated problems, divided into training and benchmarks, and the tiny worlds, with written solutions.
 
 No torch here.
 """
@@ -10,8 +10,9 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from stapo.models import arithmetic, marked
+from stapo.models import arithmetic, marked, word_problems
 from stapo.models.arithmetic import Problem
+from stapo.models.word_problems import WordProblem
 
 HELD_OUT_SHARE = 5
 """One problem in this many belongs to the benchmarks, the others to training. A hash of the question
@@ -33,9 +34,12 @@ class World:
     """From the tokens of a question and a response to the marks of those of the response."""
 
 
-FAMILIES: dict[str, Callable[[Random], Problem | marked.Chain]] = {
+AnyProblem = Problem | marked.Chain | WordProblem
+FAMILIES: dict[str, Callable[[Random], AnyProblem]] = {
     **{name: make for name, (make, _) in arithmetic.FAMILIES.items()},
     **{f"marked-{number}": partial(marked.chain, number) for number in (8, 12)},
+    "words": partial(word_problems.mixed, word_problems.KINDS),
+    "words-new-kinds": partial(word_problems.mixed, word_problems.NEW_KINDS),
 }
 """Name -> maker of a problem."""
 WORLDS = {
@@ -49,6 +53,8 @@ WORLDS = {
     ),
 }
 """Builder of a model and its training prompts -> the world of both."""
+TRAINED = {**{name: world.families for name, world in WORLDS.items()}, "word-problems": ("words",)}
+"""Builder of training prompts -> the families of its problems."""
 
 
 Marks = Callable[[Sequence[int], Sequence[int]], list[str]]
@@ -70,10 +76,10 @@ def is_held_out(question: str) -> bool:
     return hashlib.sha256(question.encode()).digest()[0] % HELD_OUT_SHARE == 0
 
 
-def benchmark_problems(family: str, rows: int, seed: int = 0) -> list[Problem | marked.Chain]:
+def benchmark_problems(family: str, rows: int, seed: int = 0) -> list[AnyProblem]:
     """Return distinct held-out problems of one family; the same arguments give the same problems."""
     rng = Random(f"benchmark {family} {seed}")
-    found: dict[str, Problem | marked.Chain] = {}
+    found: dict[str, AnyProblem] = {}
     while len(found) < rows:
         problem = FAMILIES[family](rng)
         if is_held_out(problem.question):
@@ -81,11 +87,9 @@ def benchmark_problems(family: str, rows: int, seed: int = 0) -> list[Problem | 
     return list(found.values())
 
 
-def training_problems(
-    seed: int, world: str = "tiny-arithmetic"
-) -> Iterator[Problem | marked.Chain]:
-    """Yield training problems of a world without end, family by family, never a held-out problem."""
-    rng, makers = Random(f"training {seed}"), [FAMILIES[name] for name in WORLDS[world].families]
+def training_problems(seed: int, builder: str = "tiny-arithmetic") -> Iterator[Any]:
+    """Yield training problems of a builder without end, family by family, never a held-out problem."""
+    rng, makers = Random(f"training {seed}"), [FAMILIES[name] for name in TRAINED[builder]]
     while True:
         for make in makers:
             problem = make(rng)

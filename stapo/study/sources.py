@@ -80,10 +80,12 @@ class HubData(Strict):
 
 
 class TinyData(Strict):
-    """Training prompts of the tiny world, disjoint from its benchmarks by construction."""
+    """Generated training prompts, disjoint from the benchmarks of their builder by construction."""
 
     seed: ClassVar[int] = 0
-    builder: TinyWorld
+    builder: Literal["tiny-arithmetic", "marked-chains", "word-problems"] = Field(
+        description="A tiny world, or word problems in English for small language models"
+    )
     prompts: Annotated[Rows, unit("prompts")] = Field(description="Unique prompts")
 
 
