@@ -103,7 +103,7 @@ def read_study(*paths: Path, changes: Mapping[str, Any] | None = None) -> Study:
     given = dict(changes or {})
     config = Document(given, dict.fromkeys(_places(given), "--config"))
     documents = [*map(_loaded, paths), _placed(config, Path.cwd())]
-    return _study(_extended(reduce(_over, documents, Document())), is_read=True)
+    return _study(_extended(reduce(_over, documents, Document()), True), is_read=True)
 
 
 def parse_study(raw: Mapping[str, Any]) -> Study:
@@ -114,7 +114,7 @@ def parse_study(raw: Mapping[str, Any]) -> Study:
     """
     if not isinstance(raw, Mapping):
         raise StudyError(["expected a mapping with name, training, run, ..."])
-    return _study(_extended(Document(dict(raw))), is_read=False)
+    return _study(_extended(Document(dict(raw)), False), is_read=False)
 
 
 def _places(given: Mapping[str, Any], above: str = "") -> Iterator[str]:
@@ -136,7 +136,16 @@ def _placed(document: Document, folder: Path) -> Document:
     def absolute(name: str) -> str:
         return os.path.abspath(folder / os.path.expanduser(name))
 
-    return Document(_with_paths(document.content, absolute), document.lines)
+    content, name = _with_paths(document.content, absolute), document.content.get("extends")
+    if isinstance(name, str) and not _is_shipped(name):
+        beside = Path(absolute(name if name.endswith(".yaml") else f"{name}.yaml"))
+        if beside.is_file():  # Otherwise an error names it as it was written.
+            content["extends"] = str(beside.resolve())
+    return Document(content, document.lines)
+
+
+def _is_shipped(name: str) -> bool:
+    return any(path.stem == name for path in STUDIES.glob("*.yaml"))
 
 
 def _with_paths(raw: dict[str, Any], change: Callable[[str], str]) -> dict[str, Any]:
@@ -166,8 +175,10 @@ def _over(base: Document, update: Document) -> Document:
     return Document(merge(base.content, update.content), base.lines | update.lines)
 
 
-def _extended(document: Document) -> Document:
+def _extended(document: Document, is_read: bool) -> Document:
     """Return a study merged over the one that it extends, and so on, down to the catalogue.
+
+    A name means a study of `workflows/studies`; with `is_read`, an absolute path any other file.
 
     Raises:
         StudyError: no such study, or one that extends itself.
@@ -176,18 +187,20 @@ def _extended(document: Document) -> Document:
         # Its results would be written among those of the study that it extends.
         about = "name missing; a study that extends another has one of its own"
         raise StudyError(document.errors([(("extends",), about)]))
-    chain, seen = [document], []
+    chain, seen = [document], list[Path]()
     while "extends" in chain[-1].content:
         name = chain[-1].content["extends"]
-        known = sorted(found.stem for found in STUDIES.glob("*.yaml"))
-        if name in seen or name not in known:
-            about = f"no such study; ls {shown_path(STUDIES)} lists them: a name, without .yaml"
-            about = "extends itself; choose another" if name in seen else about
+        path = Path(name) if is_read and isinstance(name, str) and os.path.isabs(name) else None
+        if isinstance(name, str) and _is_shipped(name):
+            path = STUDIES / f"{name}.yaml"
+        if path is None or not path.is_file() or path in seen:
+            about = f"no such study: neither beside this file nor in {shown_path(STUDIES)}"
+            about = "extends itself; choose another" if path in seen else about
             problem = (("extends",), f"{shown(name)}: {about}")
             raise StudyError(chain[-1].errors([problem]))
-        seen.append(name)
-        chain.append(_loaded(STUDIES / f"{name}.yaml"))
-    if (name := document.content.get("name")) in seen:
+        seen.append(path)
+        chain.append(_loaded(path))
+    if (name := document.content.get("name")) in [one.content.get("name") for one in chain[1:]]:
         about = (
             f"{shown(name)}: the study that it extends has this name, and results; choose another"
         )
@@ -324,7 +337,8 @@ def study_schema() -> dict[str, Any]:
     # What a file leaves out may stand in the study that it extends, or in the catalogue.
     schema["properties"]["extends"] = {
         "type": "string",
-        "description": "Study of workflows/studies, without .yaml, that this one changes; default: none",
+        "description": "Study that this one changes: a name in workflows/studies, or a file beside this one; "
+        "default: none",
     }
     for part in (schema, *schema["$defs"].values()):
         part.pop("required", None)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stapo.study import StudyError, read_study
+from stapo.study import StudyError, parse_study, read_study
 from stapo.study.files import read_rows
 from stapo.study.loader import MAX_ERRORS, MAX_LINE
 
@@ -126,6 +126,11 @@ def test_every_error_is_a_line(tmp_path, monkeypatch, text, lines):
             "extends: name missing; a study that extends another has one of its own (s.yaml:1)",
         ),
         (b"name: a\nextends: [smoke]", 'extends: ["smoke"]: no such study'),
+        (
+            b"name: a\nextends: b.yaml",
+            'extends: "b.yaml": no such study: neither beside this file nor in ',
+        ),
+        (b"name: a\nextends: s", 'extends: "/'),
         (b"extends: smoke\nname: smoke", 'name: "smoke": the study that it extends has this name'),
     ],
 )
@@ -148,6 +153,9 @@ def test_a_study_cannot_extend_itself(tmp_path, monkeypatch):
         (tmp_path / f"{name}.yaml").write_text(f"name: {name}\nextends: {other}\n")
     (error,) = errors_of(tmp_path / "a.yaml")
     assert error.startswith('extends: "b": extends itself; choose another')
+    # A published study names no file that would be read.
+    with pytest.raises(StudyError, match="no such study"):
+        parse_study({"name": "c", "extends": str(tmp_path / "a.yaml")})
 
 
 def test_an_error_names_the_file_that_has_it(tmp_path, monkeypatch):

@@ -1,6 +1,7 @@
 """Studies: what they extend, their methods, checkpoints and cells, and what determines their trainings."""
 
 import json
+from pathlib import Path
 from random import Random
 from shutil import copy
 
@@ -13,7 +14,15 @@ from stapo.exhibits import figure_names
 from stapo.methods import METHODS, s2t_arguments
 from stapo.repository import STUDIES
 from stapo.stages import jobs_of
-from stapo.study import Checkpoint, TrainingRun, merge, parse_study, read_study, study_schema
+from stapo.study import (
+    Checkpoint,
+    StudyError,
+    TrainingRun,
+    merge,
+    parse_study,
+    read_study,
+    study_schema,
+)
 from stapo.study.loader import load_yaml
 from stapo.study.reading import published_content, read_resolved, resolved_path, write_resolved
 from stapo.study.study import families
@@ -47,6 +56,15 @@ def test_mappings_are_merged_and_everything_else_is_replaced(tmp_path):
     # Snakemake hands over what stands inside --config as text.
     study = read_study(first, second, changes={"training": {"steps": "16"}})
     assert (study.run.seeds, study.training.steps) == ([3], 16)
+    # By the name of a file beside it or by its path; its own relative paths start at its folder.
+    (below := tmp_path / "below").mkdir()
+    (below / "q.jsonl").write_text('{"question": "1 + 1?", "answer": 2}\n')
+    (below / "base.yaml").write_text("extends: smoke\nname: base\ndata: {file: q.jsonl}\n")
+    for path, other in ((below / "c.yaml", "base"), (tmp_path / "c.yaml", "below/base.yaml")):
+        path.write_text(f"extends: {other}\nname: c\n")
+        assert Path(read_study(path).data.file) == below / "q.jsonl"
+    with pytest.raises(StudyError, match='name: "base": the study that it extends has this name'):
+        read_study(path, changes={"name": "base"})
 
 
 def test_a_variant_is_its_base_as_the_study_has_it(raw_study):
