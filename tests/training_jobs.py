@@ -16,6 +16,7 @@ from stapo.training.run import TrainingJob
 TRAINING = TrainingSettings(
     steps=6, prompts_per_batch=8, group_size=4, prompts_per_mini_batch=4, micro_batch_tokens=512,
     learning_rate=1e-3, max_prompt_tokens=24, max_response_tokens=32,
+    checkpoint_every=1,
 )  # fmt: skip
 
 

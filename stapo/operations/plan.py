@@ -20,6 +20,7 @@ from stapo.records.arms import MOMENT_ROLLOUTS
 from stapo.stages import Job, jobs_of
 from stapo.study import Study, StudyError
 from stapo.study.sources import TinyModel
+from stapo.training.saving import seconds_between
 
 MEAN_LENGTH = 0.35
 """Mean response length over its limit; our assumption (at 15,360 tokens: 5,400)."""
@@ -146,8 +147,12 @@ def training_seconds(study: Study, size: str, method: str, device: Device, gpus:
     batch = training.prompts_per_batch
     rollouts = training.steps * training.prompts_per_mini_batch / batch
     state = WEIGHT_BYTES * shape_of(study.models[size]).parameters * STATES_PER_PARAMETER
-    saving = training.steps / training.checkpoint_every * state / SAVED_BYTES_PER_SECOND
-    return rollouts * update_seconds(study, size, method, batch, device, gpus) + saving
+    saving = state / SAVED_BYTES_PER_SECOND
+    seconds = rollouts * update_seconds(study, size, method, batch, device, gpus)
+    checkpoints = seconds / seconds_between(saving)
+    if training.checkpoint_every:
+        checkpoints = training.steps / training.checkpoint_every
+    return seconds + checkpoints * saving
 
 
 def supervised_seconds(study: Study, size: str, device: Device) -> float:

@@ -86,8 +86,9 @@ class TrainingSettings(Strict):
         le=1000,
         description="Size of a training's token records, about; 0 records no tokens",
     )
-    checkpoint_every: Steps = Field(
-        1, description="Steps between step checkpoints; a kill loses at most these"
+    checkpoint_every: Steps | None = Field(
+        None,
+        description="Steps between step checkpoints; a kill loses at most these; default: about 3 minutes",
     )
     evaluate_every: Steps | None = Field(
         None, description="Steps between weights that are kept and evaluated, besides the last"

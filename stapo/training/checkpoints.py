@@ -38,6 +38,7 @@ from stapo.files import (
 )
 from stapo.provenance import damaged_file, energy_joules, file_sums
 from stapo.training.ranks import say
+from stapo.training.saving import seconds_between
 
 ATTEMPTS = "attempts.jsonl"
 ROLLOUT_FILE = "rollout.safetensors"
@@ -59,9 +60,19 @@ class ResumableTrainer(GRPOTrainer):  # type: ignore[misc]
     penalty_state: Mapping[str, float] | None = None
     """What the penalty of the method remembers from step to step."""
     _buffered_inputs: Any
+    _saved_at: float | None = None
+    _saving_seconds = 0.0
+
+    def is_checkpoint_due(self) -> bool:
+        """Return whether the last checkpoint, or the first question, is long ago; ranks may differ."""
+        now = time.monotonic()
+        if self._saved_at is None:
+            self._saved_at = now
+        return now - self._saved_at >= seconds_between(self._saving_seconds)
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         """Write the checkpoint to a temporary directory, seal and rename it; then remove older ones."""
+        started = time.monotonic()
         output, main = Path(self.args.output_dir), self.accelerator.is_main_process
         aside = output / ASIDE
         if main:
@@ -93,6 +104,8 @@ class ResumableTrainer(GRPOTrainer):  # type: ignore[misc]
             put_in_place(written, output, limit)
             shutil.rmtree(aside, ignore_errors=True)
         self.accelerator.wait_for_everyone()
+        self._saved_at = time.monotonic()
+        self._saving_seconds = self._saved_at - started
 
     def get_batch_samples(self, *given: Any) -> tuple[list[Any], Any]:
         """Return nothing after the last step; the Trainer would make one more before it looks."""

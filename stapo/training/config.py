@@ -151,7 +151,8 @@ def trainer_config(
         ddp_find_unused_parameters=False,
         remove_unused_columns=False,
         save_strategy="steps",
-        save_steps=training.checkpoint_every,
+        # The last step has a checkpoint in any case; without a number, `Watch` asks for those before it.
+        save_steps=training.checkpoint_every or training.steps,
         save_total_limit=training.keep_checkpoints,
         logging_steps=1,
         logging_nan_inf_filter=False,

@@ -196,6 +196,7 @@ class Watch(TrainerCallback):  # type: ignore[misc]
 
     def __init__(self, job: TrainingJob) -> None:
         self.kept, self.title = job.kept, visible(job.method.title)
+        self.by_time = job.training.checkpoint_every is None
         for name in (signal.SIGTERM, signal.SIGINT, NOTICE):
             signal.signal(name, self._signal)
 
@@ -208,6 +209,7 @@ class Watch(TrainerCallback):  # type: ignore[misc]
         """Start the bar at the step that training resumes from; one bar for all ranks."""
         if state.is_world_process_zero:
             self._bar = bar(self.title, state.max_steps, "step", state.global_step)
+        self.trainer.is_checkpoint_due()  # The time starts now.
 
     def show(self, record: StepRecord) -> None:
         """Advance the bar by one step, with numbers of the step."""
@@ -217,14 +219,15 @@ class Watch(TrainerCallback):  # type: ignore[misc]
             self._bar.update()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Keep the weights of this step, before its checkpoint; stop all ranks if one was signalled."""
+        """Keep the weights of this step, before its checkpoint; save or stop all ranks if one asks for it."""
         if state.global_step in self.kept:
             _write_weights(self.trainer, self.kept[state.global_step])
-        # Ranks may get a signal at different steps, or not at all.
-        flag = torch.tensor(float(self._signalled), device=PartialState().device)
+        # Ranks may get a signal at different steps, or not at all, and each has a clock of its own.
+        due = self.by_time and state.is_world_process_zero and self.trainer.is_checkpoint_due()
+        flags = torch.tensor([float(self._signalled), float(due)], device=PartialState().device)
         if PartialState().num_processes > 1:
-            torch.distributed.all_reduce(flag)
-        self.asked = bool(flag > 0)
+            torch.distributed.all_reduce(flags)
+        self.asked, control.should_save = bool(flags[0] > 0), control.should_save or bool(flags[1])
         if self.asked:
             control.should_training_stop = control.should_save = True
             say(f"told to stop: saving step {state.global_step}")

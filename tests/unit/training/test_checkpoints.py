@@ -2,7 +2,10 @@
 
 import shutil
 from dataclasses import replace
+from functools import partial
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -11,7 +14,7 @@ from training_jobs import TRAINING, assert_same, job_in, metrics, parity_reward,
 
 from stapo.files import read_json
 from stapo.methods import METHODS
-from stapo.training import checkpoints as module, rewards, run as run_module
+from stapo.training import checkpoints as module, rewards, run as run_module, saving
 from stapo.training.checkpoints import (
     ROLLOUT_FILE,
     SEAL,
@@ -153,6 +156,24 @@ def test_a_whole_training_that_was_not_published_makes_no_update_more(world, tmp
         ):
             run(world, tmp_path, steps=5)
     assert [one["step"] for one in metrics(tmp_path / "work")] == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize(
+    ("least", "share", "steps"), [(180, 1 / 30, [4, 6]), (75, 1 / 30, [2, 6]), (75, 1, [2, 4, 6])]
+)
+def test_without_a_number_of_steps_checkpoints_are_written_by_time(
+    world, tmp_path, least, share, steps
+):
+    """On a clock of 50 s per look, which is once after each step, and before and after each checkpoint."""
+    clock = SimpleNamespace(monotonic=partial(next, count(0.0, 50.0)))
+    with (
+        patch.multiple(saving, LEAST_SECONDS=least, MOST_SHARE=share),
+        patch.object(module, "time", clock),
+        patch.object(run_module, "_publish", side_effect=KeyboardInterrupt),
+        pytest.raises(KeyboardInterrupt),
+    ):
+        run(world, tmp_path, checkpoint_every=None, **KEEP)
+    assert [step_of(path) for path in step_checkpoints(tmp_path / "work")] == steps
 
 
 def test_kept_weights_that_are_damaged_are_made_again(world, tmp_path, capsys):
