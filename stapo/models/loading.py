@@ -2,17 +2,28 @@
 
 By default, Transformers asks on the terminal whether a model's own code may run. All models and
 tokenizers are therefore loaded through these functions.
+
+A checkpoint's `generation_config.json` is not read either: Transformers would take from it everything that
+a rollout does not set itself, such as `min_p` or `suppress_tokens`.
 """
 
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
 from stapo.study import StudyError
 from stapo.study.files import TOKENIZER
+
+GENERATION = "generation_config.json"
+HARMLESS = {
+    "transformers_version", "_from_model_config", "_commit_hash", "bos_token_id", "pad_token_id",
+    "eos_token_id",
+}  # fmt: skip
+"""Fields of it that change no response, and the end tokens, which a study replaces by its own."""
 
 
 def load_tokenizer(path: Path | str, **settings: Any) -> Any:
@@ -51,8 +62,24 @@ def end_token_ids(tokenizer: Any, end_tokens: Sequence[str]) -> tuple[int, ...]:
     return tuple(sorted(ends))
 
 
+def set_aside(path: Path | str) -> dict[str, Any]:
+    """Return the fields of a checkpoint's `generation_config.json` that training and evaluation ignore.
+
+    Empty without such a file, or if it is damaged, since nothing else reads it.
+    """
+    try:
+        fields = json.loads((Path(path) / GENERATION).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    if not isinstance(fields, dict):
+        return {}
+    return {k: v for k, v in fields.items() if v is not None and k not in HARMLESS}
+
+
 def load_model(path: Path | str, dtype: torch.dtype) -> Any:
     """Return the weights of a checkpoint, from safetensors, in memory as `dtype`.
+
+    Its generation configuration is that of a model without `generation_config.json`.
 
     Raises:
         StudyError: the directory does not exist, or the model needs its own code.
@@ -67,7 +94,11 @@ def load_again(model: Any, dtype: torch.dtype) -> Any:
 
 def _from_safetensors(name: Path | str, dtype: torch.dtype) -> Any:
     return AutoModelForCausalLM.from_pretrained(
-        name, dtype=dtype, use_safetensors=True, trust_remote_code=False
+        name,
+        dtype=dtype,
+        use_safetensors=True,
+        trust_remote_code=False,
+        generation_config=GenerationConfig(),
     )
 
 

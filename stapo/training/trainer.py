@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from accelerate.utils import set_seed
 from torch import Tensor
+from transformers import GenerationConfig
 from trl.trainer.utils import split_tensor_dict
 
 from stapo.files import fingerprint
@@ -45,6 +46,9 @@ REPLACED = {"advantages", "num_items_in_batch", "importance_sampling_ratio"}
 
 class StapoTrainer(ResumableTrainer):
     """Trains with any method of `stapo.methods`; otherwise used like TRL's GRPOTrainer.
+
+    Rollouts are sampled by `args` alone. Of the model's generation configuration only the end tokens are
+    used; TRL would also take from it what `args` cannot say, such as `suppress_tokens`.
 
     `method` overrides `args.method`: one with other settings, or of one's own. On the main process,
     `on_metrics` is called with the record of every optimiser step, and `on_tokens` before that with the
@@ -90,6 +94,8 @@ class StapoTrainer(ResumableTrainer):
             raise ValueError(
                 "packed: the model's attention does not know sequences; set packed=False"
             )
+        ends = {"eos_token_id": self.eos_token_ids, "pad_token_id": self._tokenizer.pad_token_id}
+        self.model.generation_config = GenerationConfig(**ends)
         self._marks = marks_of(self._tokenizer)
         # TRL's rollout computes the reference's log-probs if beta is not 0. TRL's loss is not used.
         # In args it stays 0: TRL would load and shard a reference model in its own way.

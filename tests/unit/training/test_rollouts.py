@@ -1,5 +1,7 @@
-"""What training reads of a response is what evaluation reads; prompts that are too long are left out."""
+"""Training reads of a response what evaluation reads, and a study alone says how both sample it."""
 
+import json
+import shutil
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -8,13 +10,15 @@ from unittest.mock import patch
 
 import pytest
 import torch
+from datasets import Dataset
 from training_jobs import TRAINING, job_in, metrics
 from transformers import Qwen3ForCausalLM
 
 from stapo.evaluation import engines
-from stapo.evaluation.engines import Prompter
+from stapo.evaluation.engines import Prompter, Request, Sampling, hf_engine
 from stapo.evaluation.grading import last_boxed
 from stapo.files import read_json, write_jsonl
+from stapo.models.loading import set_aside
 from stapo.study import StudyError
 from stapo.study.schema import Decoding, EngineSettings, Evaluation
 from stapo.training import rewards, run as run_module
@@ -78,6 +82,72 @@ def test_training_and_evaluation_read_the_same_text(
     assert {response.text} == set(read) == {text}
     assert (response.num_tokens, response.truncated) == (length, bool(truncated))
     assert (last_boxed(response.text) == "5") == (reward > 0)
+
+
+FIELDS: dict[str, Any] = {
+    "min_p": 0.9, "top_h": 0.1, "typical_p": 0.1, "eta_cutoff": 0.5, "epsilon_cutoff": 0.5,
+    "top_k": 1, "top_p": 0.01, "temperature": 0.01, "min_new_tokens": 32, "min_length": 64,
+    "max_new_tokens": 2, "no_repeat_ngram_size": 1, "repetition_penalty": 5.0,
+    "encoder_repetition_penalty": 5.0, "suppress_tokens": [7, 8, 9], "bad_words_ids": [[7], [8]],
+    "begin_suppress_tokens": [*range(2, 40)], "sequence_bias": [[[7], 10.0]], "num_beams": 2,
+    "exponential_decay_length_penalty": [1, 5.0], "forced_eos_token_id": 1, "guidance_scale": 3.0,
+    "stop_strings": ["1"], "num_return_sequences": 2, "watermarking_config": {"bias": 5.0},
+}  # fmt: skip
+"""Most of them changed a rollout or ended it with an error when it was TRL's alone; each with its value."""
+
+
+def sampled(path: Path, out: Path) -> tuple[Any, ...]:
+    """Return a rollout of a model in training and in evaluation, and how many fields it is saved with."""
+    model, tokenizer, ends = run_module.policy(path, [])
+    trainer = trainer_of(model, out, tokenizer, ends)
+    torch.manual_seed(0)
+    rollout = trainer._generate_and_score_completions([{"prompt": "chain:1+2?"}] * 16)
+    model.save_pretrained(out / "saved")
+    answer = hf_engine(str(path), Sampling(1.0, 1.0, 0, 32, ends))
+    requests = [Request(0, seed, seed, (6, 8, 20)) for seed in range(16)]
+    evaluated = [(request.seed, response) for request, response in answer(requests)]
+    return rollout["completion_ids"].tolist(), evaluated, set_aside(out / "saved")
+
+
+def trainer_of(model: Any, out: Path, tokenizer: Any = None, ends: Any = ()) -> StapoTrainer:
+    return StapoTrainer(
+        model=model,
+        args=trainer_config(TRAINING, EngineSettings(tracker="none"), 0, out, "0" * 16, ends),
+        reward_funcs=lambda completions, **_: [0.0] * len(completions),
+        train_dataset=Dataset.from_dict({"prompt": ["1"] * 16}),
+        processing_class=tokenizer,
+    )
+
+
+@pytest.fixture(scope="module")
+def plain(world, tmp_path_factory) -> tuple[Path, tuple[Any, ...]]:
+    """A model without generation_config.json, and what it samples."""
+    out = tmp_path_factory.mktemp("plain")
+    shutil.copytree(world / "base", out / "model")
+    (out / "model" / "generation_config.json").unlink()
+    return out / "model", sampled(out / "model", out)
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_nothing_of_the_models_generation_config_changes_a_response(plain, tmp_path, field):
+    model, expected = plain
+    shutil.copytree(model, tmp_path / "model")
+    file = tmp_path / "model" / "generation_config.json"
+    file.write_text(json.dumps({"do_sample": True, field: FIELDS[field], "eos_token_id": 9}))
+    assert set_aside(tmp_path / "model") == {"do_sample": True, field: FIELDS[field]}
+    assert sampled(tmp_path / "model", tmp_path) == expected
+    assert expected[-1] == {}
+
+
+def test_users_of_the_trainer_keep_only_the_end_tokens_of_the_model(plain, tmp_path):
+    shutil.copytree(plain[0], tmp_path / "model")
+    file = tmp_path / "model" / "generation_config.json"
+    file.write_text(json.dumps({"min_p": 0.9, "suppress_tokens": [7], "eos_token_id": [1, 9]}))
+    kept = trainer_of(str(tmp_path / "model"), tmp_path).model.generation_config
+    assert kept.to_diff_dict().keys() - {"transformers_version"} == {"eos_token_id", "pad_token_id"}
+    assert kept.eos_token_id == [1, 9]
+    file.write_text("no JSON")
+    assert set_aside(tmp_path / "model") == {}
 
 
 def test_vllm_ends_responses_by_the_same_tokens_and_no_others(tmp_path):
