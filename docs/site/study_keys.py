@@ -18,7 +18,7 @@ LIMITS = {
     "maxItems": "at most {} entries",
 }
 """Bound in a JSON schema -> its words."""
-KINDS = ("hub", "path", "file", "builder")
+KINDS = ("hub", "path", "gguf", "wheel", "file", "builder")
 """Keys that tell apart the kinds of a mapping that has several."""
 PLURALS = {"string": "texts", "integer": "integers", "number": "numbers"}
 NAMES = {"string": "text", "object": "mapping", "boolean": "true or false"}

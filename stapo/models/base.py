@@ -1,4 +1,4 @@
-"""The base model of a size: built from scratch, or copied from a folder or the Hub at a pinned revision.
+"""The base model of a size: built from scratch, copied from a folder or the Hub, or made of a GGUF file.
 
 The published prompt template of a verifier is downloaded, checked, and parsed; its source never runs.
 """
@@ -8,6 +8,7 @@ import shutil
 from hashlib import sha256
 from pathlib import Path
 
+from stapo.bars import only_ours
 from stapo.files import replace_directory, write, write_json
 from stapo.hub import from_hub
 from stapo.paths import VERIFIER_TEMPLATE
@@ -15,23 +16,28 @@ from stapo.provenance import write_sums
 from stapo.study import StudyError
 from stapo.study.files import FILES, SOURCE, model_checksum, model_files
 from stapo.study.schema import Verifier
-from stapo.study.sources import FolderModel, HubModel, TinyModel
+from stapo.study.sources import FolderModel, GgufModel, HubModel, Model, TinyModel, WheelModel
 
 ADDRESS = "https://raw.githubusercontent.com"
 SECONDS = 30.0
 
 
-def write_base(model: HubModel | FolderModel | TinyModel, path: Path) -> None:
+def write_base(model: Model, path: Path) -> None:
     """Write a base model and its tokenizer to a directory, atomically; of a verifier, also its template.
 
     Raises:
-        StudyError: a folder changed, or the verifier's template cannot be downloaded.
+        StudyError: a folder or file changed, a wheel or the verifier's template cannot be downloaded.
     """
     with replace_directory(path) as aside:
         if isinstance(model, TinyModel):
             from stapo.models.tiny import build_tiny
 
             build_tiny(model, aside)
+        elif isinstance(model, GgufModel | WheelModel):
+            from stapo.models.gguf_files import write_dequantised
+
+            only_ours()
+            write_dequantised(model, aside)
         else:
             _copy(model, aside)
         if isinstance(model, Verifier):

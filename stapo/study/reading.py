@@ -32,6 +32,7 @@ from stapo.repository import CATALOGUE, STUDIES
 from stapo.study.checks import cross_problems
 from stapo.study.files import (
     found_path,
+    gguf_checksum,
     model_checksum,
     model_faults,
     read_rows,
@@ -57,7 +58,7 @@ RESOLVED = "work/{study}/studies/{fingerprint}.json"
 WORD = re.compile(r"[\w+-]+(?:\.[\w+-]+)*")
 VARIABLE = "STAPO_STUDY"
 """Set for the jobs of a study: the file that they read it from."""
-KINDS = {"hub", "path", "file", "builder"}
+KINDS = {"hub", "path", "gguf", "wheel", "file", "builder"}
 """Settings of a model or of data that say where it comes from; it has one of them."""
 
 NOTHING_TRAINED: dict[str, Any] = {
@@ -297,6 +298,10 @@ def _model(section: Mapping[str, Any]) -> dict[str, Any]:
     return {"sha256": model_checksum(folder)}
 
 
+def _gguf(section: Mapping[str, Any]) -> dict[str, Any]:
+    return {"sha256": gguf_checksum(Path(section["gguf"]))}
+
+
 def _selection(section: Mapping[str, Any]) -> dict[str, Any]:
     """Return the checksum of a token selection, and its arguments with the defaults of those not given."""
     reference = section["selection"]
@@ -312,6 +317,7 @@ NAMED: dict[Place, tuple[tuple[str, ...], Callable[[Mapping[str, Any]], dict[str
     ("benchmarks", "*", "file"): (("rows", "sha256"), _rows),
     ("data", "file"): (("rows", "sha256"), _rows),
     ("models", "*", "path"): (("sha256",), _model),
+    ("models", "*", "gguf"): (("sha256",), _gguf),
     ("methods", "*", "selection"): (("selection_sha256",), _selection),
     ("training", "reward"): (("reward_sha256",), _reward),
 }

