@@ -72,7 +72,7 @@ RESPONSES: list[Column[TableRow]] = [
     Column("Training seeds", lambda row: len(next(iter(row.responses.values())).correct)),
     _mean("Mean tokens", lambda cell: cell.mean("num_tokens"), ".1f"),
     _mean("Truncated [%]", lambda cell: 100 * cell.mean("truncated")),
-    _mean("No box [%]", lambda cell: 100 * cell.share("no_box")),
+    _mean("No answer [%]", lambda cell: 100 * cell.share("no_box")),
     _mean("Duplicate [%]", lambda cell: 100 * cell.mean("duplicate")),
     _mean("Grader failed [%]", lambda cell: 100 * cell.share(*FAILURES)),
 ]

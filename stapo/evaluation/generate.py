@@ -129,8 +129,11 @@ def _asked(
         for sample in range(benchmark.config["samples"])
         for problem, row in enumerate(rows)
     ]
-    # The name does not depend on the number of samples, so that more samples use the same store.
-    path = work / f"{benchmark.name}-{fingerprint([determined_by, task])}.jsonl"
+    # The name does not depend on the number of samples, so that more samples use the same store, nor on how
+    # answers are read.
+    metadata = {k: v for k, v in task["metadata"].items() if k not in ("answer", "answer_sha256")}
+    determined_by = [determined_by, {**task, "metadata": metadata}]
+    path = work / f"{benchmark.name}-{fingerprint(determined_by)}.jsonl"
     return _Asked(benchmark, rows, requests, path)
 
 

@@ -1,14 +1,9 @@
-r"""The grader: decides whether a response answers a problem, for all parts of the suite.
+"""The grader: decides whether a response answers a problem, for all parts of the suite.
 
-The answer of a response is its last \boxed{...}, or several boxes if the gold answer is a list: math-verify
-takes boxes near each other for one list, so that 1 and 2 would be one answer in "\boxed{1}. No, \boxed{2}".
-Here only separators may be between them, and the gold must be a list of equally many parts (OlympiadBench
-$69$,$84$ and many others).
-
-`judge` compares the answer with the gold by math-verify. Answers are untrusted, so they are read only in
-worker processes with limits of memory and processor time. The kernel ends a worker at its limit, and a new
-one replaces it. A timeout, a crash, an unparsable answer, a missing box and a wrong answer are different
-verdicts.
+A reader of `stapo.answers` finds the answer of a response, and `judge` compares it with the gold by
+math-verify. Answers are untrusted, so they are parsed only in worker processes with limits of memory and
+processor time. The kernel ends a worker at its limit, and a new one replaces it. A timeout, a crash, an
+unparsable answer, no answer and a wrong answer are different verdicts.
 
 The limit is processor time, so that a verdict does not depend on the load of the machine. It still depends
 on its speed: an answer that needs nearly the whole limit may be a timeout on a slower machine only.
@@ -23,6 +18,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from stapo.answers import READERS, Reader
 from stapo.bars import bar
 from stapo.records.scores import Verdict
 
@@ -33,14 +29,6 @@ MEMORY_BYTES = 2 * 2**30
 LONGEST = 2000
 """Characters of an answer; the longest gold of the six benchmarks has 198. A longer answer is unparsable."""
 INTEGER = re.compile(r"-?[0-9]{1,18}")
-BRACES = re.compile(r"\\boxed\{|[{}]")
-BETWEEN = re.compile(r"(?:[\s$,;&~]|\\[()\[\],;:! ]|\\text\s*\{|\}|\*\*|\\q?quad|\b(?:and|or)\b)*")
-"""Text allowed between the boxes of a list."""
-LONGEST_GAP = 70
-DELIMITERS = re.compile(r"(?<!\\)\$|\\[()\[\]](?!\w)")
-THOUSANDS = re.compile(r"[-+]?[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]*)?")
-"""A number with thousands commas; a list that looks like one is taken for one number."""
-PART = re.compile(r"(?P<open>\\\{|[({\[])|(?P<close>\\\}|[)}\]])|(?P<comma>,(?!\\!))")
 
 _idle: list["subprocess.Popen[str]"] = []
 """The worker that waits for an answer, kept between calls; a forked process must not use its parent's."""
@@ -53,7 +41,7 @@ class Grade:
 
     verdict: Verdict
     answer: str | None
-    """Content of the last box, or of several boxes if the gold answer has several parts."""
+    """What the reader found; None if there is no answer."""
     plain: bool = False
     """Whether math-verify alone, without our rules, accepts the answer."""
 
@@ -63,24 +51,32 @@ class Grade:
         return self.verdict == "correct"
 
 
-def grade_all(pairs: Sequence[tuple[str, str]], *, progress: bool = False) -> list[Grade]:
-    """Return the grade of each (trusted gold, untrusted response), in the same order.
+def grade_all(
+    pairs: Sequence[tuple[str, str]], reader: Reader = READERS["boxed"], *, progress: bool = False
+) -> list[Grade]:
+    """Return the grade of each (trusted gold, untrusted response), as `grade_answers` does."""
+    answers = [(gold, reader.read(gold, response)) for gold, response in pairs]
+    return grade_answers(answers, progress=progress)
 
-    Equal pairs of gold and answer are graded once. The worker starts when needed and ends with this process.
+
+def grade_answers(
+    pairs: Sequence[tuple[str, str | None]], *, progress: bool = False
+) -> list[Grade]:
+    """Return the grade of each (trusted gold, untrusted answer), in the same order.
+
+    Equal pairs are graded once. The worker starts when needed and ends with this process.
 
     Raises:
         RuntimeError: a worker does not start.
     """
-    answers = [final_answer(gold, response) for gold, response in pairs]
-    asked = {(gold, a) for (gold, _), a in zip(pairs, answers, strict=True) if a is not None}
+    asked = {(gold, answer) for gold, answer in pairs if answer is not None}
     grades = {pair: told for pair in asked if (told := _obvious(*pair))}
     left = sorted(asked - grades.keys())
     found = map(_judged, left)
     shown = bar("grading", len(left), "answer", over=found) if progress and left else found
     grades.update(zip(left, shown, strict=True))
     return [
-        Grade("no_box", None) if answer is None else grades[gold, answer]
-        for (gold, _), answer in zip(pairs, answers, strict=True)
+        Grade("no_box", None) if answer is None else grades[gold, answer] for gold, answer in pairs
     ]
 
 
@@ -150,56 +146,3 @@ def _start() -> "subprocess.Popen[str]":
 def _stop(worker: "subprocess.Popen[str]") -> None:
     worker.kill()
     worker.communicate()
-
-
-def last_boxed(text: str) -> str | None:
-    r"""Return the content of the last \boxed{...} whose braces close, None without one.
-
-    If a response is truncated inside its last box, the box before it counts.
-    """
-    boxes = _closed(text)
-    return text[slice(*max(boxes))] if boxes else None
-
-
-def final_answer(gold: str, response: str) -> str | None:
-    """Return the answer of a response: its last box, or as many of its last boxes as the gold has parts."""
-    boxes = sorted(_closed(response))
-    if not boxes:
-        return None
-    wanted = parts(gold)
-    run = [boxes[-1]]
-    for box in reversed(boxes[-wanted - 1 : -1]):
-        between = response[box[1] + 1 : run[0][0] - len(r"\boxed{")]
-        if len(between) > LONGEST_GAP or not BETWEEN.fullmatch(between):
-            break
-        run.insert(0, box)
-    found = [response[slice(*box)].strip() for box in run]
-    if len(run) == wanted > 1 and all(parts(one) == 1 for one in found):
-        return ", ".join(found)
-    return response[slice(*boxes[-1])]
-
-
-def parts(text: str) -> int:
-    """Return the number of parts of a list, separated by commas outside of all brackets."""
-    text = DELIMITERS.sub("", text).strip()
-    if THOUSANDS.fullmatch(text):
-        return 1
-    depth = commas = 0
-    for match in PART.finditer(text):
-        depth += bool(match["open"]) - bool(match["close"])
-        commas += match["comma"] is not None and depth == 0
-    return commas + 1
-
-
-def _closed(text: str) -> list[tuple[int, int]]:
-    """Return start and end of the content of every box that is closed."""
-    opened: list[tuple[bool, int]] = []
-    found = []
-    for match in BRACES.finditer(text):
-        if match[0] != "}":
-            opened.append((match[0] != "{", match.end()))
-        elif opened:
-            is_box, position = opened.pop()
-            if is_box:
-                found.append((position, match.start()))
-    return found

@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
-from stapo.evaluation.grading import Grade, grade_all
+from stapo.answers import READERS, Reader
+from stapo.evaluation.grading import Grade, grade_answers
 from stapo.evaluation.task import rows_of
 from stapo.provenance import provenance
 from stapo.records.responses import AnsweredProblem, read_responses
@@ -72,13 +73,24 @@ def refusal(problems: Sequence[AnsweredProblem]) -> str:
     return ""
 
 
-def gold_and_responses(problems: Sequence[AnsweredProblem]) -> list[tuple[str, str]]:
-    """Return gold answer and text of every response, in the order of the score rows."""
-    return [(problem.gold, text) for problem in problems for text in problem.responses]
+def with_golds(problems: Sequence[AnsweredProblem], reader: Reader) -> list[AnsweredProblem]:
+    """Return the problems with their gold answers, where rows have worked solutions."""
+    return [replace(problem, gold=reader.gold(problem.gold)) for problem in problems]
+
+
+def gold_and_answers(
+    problems: Sequence[AnsweredProblem], reader: Reader
+) -> list[tuple[str, str | None]]:
+    """Return gold answer and answer of every response, in the order of the score rows."""
+    return [
+        (problem.gold, reader.read(problem.gold, text))
+        for problem in problems
+        for text in problem.responses
+    ]
 
 
 def score_rows(problems: Sequence[AnsweredProblem], grades: Sequence[Grade]) -> list[ScoreRow]:
-    """Return the score rows by the grades of `gold_and_responses`, ordered by problem and sample."""
+    """Return the score rows by the grades of `gold_and_answers`, ordered by problem and sample."""
     left = iter(grades)
     return [
         ScoreRow(
@@ -116,8 +128,9 @@ def score(
     output: Path,
     judge: Judge | None = None,
     task: Mapping[str, Any] | None = None,
+    reader: Reader = READERS["boxed"],
 ) -> float:
-    """Grade every response, write the scores and return avg@N by the rules.
+    """Grade what the reader finds in every response, write the scores and return avg@N by the rules.
 
     Answers on which the grader timed out or crashed count as wrong; the tables report their number. By the
     lm-eval task of the benchmark, problems are counted, and the verifier reads questions without instruction.
@@ -127,10 +140,10 @@ def score(
         RuntimeError: there are too many timeouts and crashes, too many equal responses, or several engines.
     """
     rows = task["metadata"]["rows"] if task else None
-    problems = read_responses(completions, rows, identity.get("samples"))
+    problems = with_golds(read_responses(completions, rows, identity.get("samples")), reader)
     if reason := refusal(problems):
         raise RuntimeError(f"{completions}: {reason}")
-    grades = grade_all(gold_and_responses(problems), progress=True)
+    grades = grade_answers(gold_and_answers(problems, reader), progress=True)
     _check_failures(completions, grades)
     scored = score_rows(problems, grades)
     if judge is not None:

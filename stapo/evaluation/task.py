@@ -4,16 +4,19 @@ Rows come from the Hub, or from the directory in `STAPO_DATA_DIR`, such as the f
 `NAME.jsonl` or `NAME.parquet` for any name of a benchmark. Their number and checksum are always checked.
 """
 
+import json
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stapo.evaluation.grading import grade_all, last_boxed
+from stapo.answers import Reader, Setting, built_in, is_built_in, last_boxed
+from stapo.evaluation.grading import grade_all
 from stapo.hub import from_hub
 from stapo.models.worlds import benchmark_problems
 from stapo.records.responses import AnsweredProblem
-from stapo.study.files import Row, rows_checksum
+from stapo.study.files import Row, load, own_code, rows_checksum
 from stapo.tasks import TASK_PREFIX, benchmark_definitions
 
 if TYPE_CHECKING:
@@ -35,7 +38,10 @@ def load_rows(**metadata: Any) -> "DatasetDict":
     """Return the rows of a benchmark as split `test`, as lm-eval needs them; see `benchmark_rows`."""
     from datasets import Dataset, DatasetDict
 
-    return DatasetDict({"test": Dataset.from_list(benchmark_rows(metadata))})
+    # lm-eval gives `process_results` a row, and nothing of the task.
+    answer = json.dumps(metadata.get("answer", "boxed"))
+    rows = [{**row, "reader": answer} for row in benchmark_rows(metadata)]
+    return DatasetDict({"test": Dataset.from_list(rows)})
 
 
 def benchmark_rows(metadata: Mapping[str, Any]) -> list[Row]:
@@ -119,6 +125,27 @@ def _text(value: Any) -> str:
     return str(value)
 
 
+def reader_of(answer: Setting, sha256: str | None) -> Reader:
+    """Return the reader of a setting of a study, and the checksum of its file if it is a function.
+
+    Raises:
+        StudyError: the function cannot be loaded, or its file has another checksum.
+    """
+    if is_built_in(answer):
+        return built_in(answer)
+    reference = str(answer)
+    function = load(reference, sha256 or "")
+
+    def read(_: str, response: str) -> str | None:
+        with own_code(reference):
+            found = function(response)
+            if not isinstance(found, str | None):
+                raise TypeError(f"expected a text or None, found {type(found).__name__}")
+        return found
+
+    return replace(built_in("boxed"), read=read)
+
+
 def benchmark_questions(benchmark: str) -> list[str]:
     """Return the questions of a benchmark, for the overlap check."""
     definition = benchmark_definitions()[benchmark.removeprefix(TASK_PREFIX)]
@@ -167,7 +194,11 @@ def math_question(doc: Row) -> str:
 
 def gold(doc: Row) -> str:
     """Return the reference answer."""
-    return doc["answer"]
+    return _reader(doc).gold(doc["answer"])
+
+
+def _reader(doc: Row) -> Reader:
+    return built_in(json.loads(doc["reader"]))
 
 
 def all_samples(responses: list[list[str]], docs: list[Row]) -> list[list[str]]:
@@ -177,5 +208,5 @@ def all_samples(responses: list[list[str]], docs: list[Row]) -> list[list[str]]:
 
 def process_results(doc: Row, results: list[list[str]]) -> dict[str, float]:
     """Return avg@N of one problem: the share of its N responses that are graded correct."""
-    grades = grade_all([(gold(doc), response) for response in results[0]])
+    grades = grade_all([(gold(doc), response) for response in results[0]], _reader(doc))
     return {"average_at_n": sum(grade.correct for grade in grades) / len(grades)}

@@ -8,6 +8,7 @@ results. A training may come from another study that has the same training.
 import json
 from collections.abc import Iterator
 from contextlib import chdir, redirect_stdout
+from dataclasses import replace
 from functools import cache
 from io import StringIO
 from itertools import pairwise, zip_longest
@@ -17,13 +18,15 @@ from typing import Any
 
 from stapo import paths
 from stapo.analysis.artefacts import StaleScoreError, read_tables
-from stapo.evaluation.grading import Grade, grade_all
+from stapo.answers import Reader, built_in, is_built_in
+from stapo.evaluation.grading import Grade, grade_answers
 from stapo.evaluation.scores import (
     Judgement,
     engines_of,
-    gold_and_responses,
+    gold_and_answers,
     refusal,
     score_rows,
+    with_golds,
     with_judgement,
 )
 from stapo.evaluation.task import are_rows_of, rows_of
@@ -51,8 +54,8 @@ ABOUT, PROMPTS, OVERLAP = "data/prompts.json", "data/prompts.jsonl", "data/overl
 UNREPEATED = {"provenance", "engine", "differs_from_math_verify"}
 """Of a score file: what only those who made it can say, or what is checked otherwise."""
 DRAWN = ("tables", "evidence", "figures", "report")
-Grades = dict[tuple[str, str], Grade]
-"""Gold answer and response -> grade: equal ones are graded once."""
+Grades = dict[tuple[str, str | None], Grade]
+"""Gold answer and answer -> grade: equal ones are graded once."""
 
 
 def training_errors(results: Results) -> Errors:
@@ -255,7 +258,7 @@ def score_errors(results: Results) -> Errors:
             problems = results.responses(job)
             if fault := _response_fault(results, job, problems):
                 yield f"{responses}: {fault}"
-            elif fault := _score_fault(results, scores, problems, known):
+            elif fault := _score_fault(results, job, problems, known):
                 yield f"{scores}: {fault}"
         except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
             yield f"{responses}: or its scores are unreadable: {error}"
@@ -306,13 +309,14 @@ def _response_fault(results: Results, job: Job, problems: list[AnsweredProblem])
     return refusal(problems)
 
 
-def _score_fault(
-    results: Results, scores: str, problems: list[AnsweredProblem], known: Grades
-) -> str:
-    stated = records.rows_of(read_score_file(results.root / scores)[0])
-    pairs = gold_and_responses(problems)
+def _score_fault(results: Results, job: Job, problems: list[AnsweredProblem], known: Grades) -> str:
+    stated = records.rows_of(read_score_file(results.root / job.outputs[0])[0])
+    answer = results.study.answer(job.name.rpartition("/")[2])
+    reader = built_in(answer) if is_built_in(answer) else _as_stated(stated)
+    problems = with_golds(problems, reader)
+    pairs = gold_and_answers(problems, reader)
     new = [pair for pair in dict.fromkeys(pairs) if pair not in known]
-    known.update(zip(new, grade_all(new), strict=True))
+    known.update(zip(new, grade_answers(new), strict=True))
     asked = results.study.evaluation.verifier is not None
     found = score_rows(problems, [known[pair] for pair in pairs])
     if len(stated) != len(found):
@@ -320,6 +324,12 @@ def _score_fault(
     both = zip(stated, found, strict=True)
     differing = sum(one != counted(one, rules, asked) for one, rules in both)
     return f"{differing} of {len(stated)} rows do not follow from the responses" * bool(differing)
+
+
+def _as_stated(rows: list[ScoreRow]) -> Reader:
+    """Return a reader that takes what a function of the study's own found, which is not in the folder."""
+    answers = iter(row.answer for row in rows)
+    return replace(built_in("boxed"), read=lambda *_: next(answers, None))
 
 
 def counted(stated: ScoreRow, by_rules: ScoreRow, asked: bool) -> ScoreRow:

@@ -17,6 +17,7 @@ from typing import Any
 from safetensors import SafetensorError
 
 from stapo import paths
+from stapo.answers import is_built_in
 from stapo.files import read_json
 from stapo.provenance import SUMS, file_sha256
 from stapo.publication.checks import (
@@ -40,6 +41,7 @@ from stapo.publication.folder import (
 )
 from stapo.records.scores import read_identity
 from stapo.stages import jobs_of
+from stapo.study.files import named
 from stapo.text import shorten, visible
 
 UNREADABLE = (
@@ -203,7 +205,9 @@ def _notes(results: Results) -> Errors:
         if left_out := sum(path.endswith(WEIGHTS) for path in listed - results.files.keys()):
             yield f"{left_out} files of weights are not here; not checked"
     own = [one.selection for one in map(study.method, study.run.methods) if one.is_own]
-    for name in [*own, *[study.training.reward] * (":" in study.training.reward)]:
+    read = [study.training.reward, *map(study.answer, study.run.benchmarks)]
+    own += [named(str(one)) for one in read if not is_built_in(one)]
+    for name in dict.fromkeys(own):
         yield f"{name} is not part of the folder; what it computed is taken as stated"
     if study.intervened():
         yield "the updates of interventions were not done again from their weights"

@@ -14,7 +14,8 @@ from stapo.files import AGAIN, DamagedFileError, replace_file
 from stapo.records.reading import read_table
 
 Verdict = Literal["correct", "wrong", "no_box", "unparsable", "timeout", "crash"]
-"""Verdicts of the rule-based grader; `timeout` and `crash` are failures of the grader and count as wrong."""
+"""Verdicts of the rule-based grader; `no_box` means that no answer was found, `timeout` and `crash` are
+failures of the grader and count as wrong."""
 FAILURES: tuple[Verdict, ...] = ("timeout", "crash")
 Opinion = Literal["accepted", "rejected", "invalid"]
 """Verdicts of the verifier on a response that the rule-based grader rejects."""
@@ -33,7 +34,7 @@ class ScoreRow:
     gold: str
     """Reference answer."""
     answer: str | None
-    """Content of the last box, or of several boxes if the gold has several parts; null without a box."""
+    """What the benchmark's reader found in the response, such as the content of the last box; or null."""
     verdict: Verdict
     """Verdict of the rule-based grader, and why."""
     correct: bool

@@ -126,6 +126,7 @@ def _score(of: Jobs, jobs: list[Job], how: Resources) -> None:
     Scores of the same responses by the same rules are left as they are.
     """
     from stapo.evaluation.scores import score
+    from stapo.evaluation.task import reader_of
 
     study, judge = of.study, None
     if study.evaluation.verifier:
@@ -141,7 +142,9 @@ def _score(of: Jobs, jobs: list[Job], how: Resources) -> None:
         if _is_current(out, about):
             print(f"{completions}: graded before")
             continue
-        average = score(completions, about, out, judge, study.task(about["benchmark"]))
+        name = about["benchmark"]
+        reader = reader_of(study.answer(name), study.benchmarks[name].answer_sha256)
+        average = score(completions, about, out, judge, study.task(name), reader)
         print(f"{completions}: {100 * average:.2f} %")
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from stapo import paths
+from stapo.answers import is_built_in
 from stapo.files import DamagedFileError, link_tree, read_json, write
 from stapo.locks import take_gpus
 from stapo.methods import OF_RIVALS, Method
@@ -49,8 +50,8 @@ def method_settings(method: Method) -> dict[str, Any]:
 def training_settings(training: TrainingSettings, without: set[str]) -> dict[str, Any]:
     """Return training settings; of a reward in a file, the function and not the place of the file."""
     found = training.model_dump(exclude=without)
-    if ":" in training.reward:
-        found["reward"] = function_name(training.reward)
+    if not is_built_in(training.reward):
+        found["reward"] = function_name(str(training.reward))
     return found
 
 

@@ -1,16 +1,19 @@
 """Types of single settings in a study: allowed text and numbers, with their descriptions in errors."""
 
+import re
 from typing import Annotated, Any
 
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     StringConstraints,
     field_validator,
 )
 
+from stapo.answers import READERS_IN_WORDS, is_built_in
 from stapo.text import escape, visible
 
 
@@ -86,14 +89,9 @@ GGUF = r"^[^\x00-\x1f]*[^\x00-\x1f/]\.gguf$"
 PACKAGE = r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,98}[A-Za-z0-9])?$"
 VERSION = r"^[0-9][A-Za-z0-9.+!_-]{0,98}$"
 PYTHON_NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
-
-
-REWARDS = ("boxed",)
-"""Built-in training rewards: +1 for a correct answer, -1 for any other response."""
 _WORD = PYTHON_NAME.strip("^$")
 _CODE = rf"[^\x00-\x1f]+\.py:{_WORD}"
 CODE = f"^{_CODE}$"
-REWARD = rf"^({'|'.join(REWARDS)}|{_CODE})$"
 IN_WORDS = {
     NAME: "letters, digits, dots, plus and minus signs, beginning with a letter or digit",
     TITLE: "1 to 40 characters in one line, without spaces at its ends",
@@ -106,7 +104,6 @@ IN_WORDS = {
     VERSION: "the version of a package, such as 0.1.2",
     PYTHON_NAME: "a Python name",
     CODE: "FILE.py:function",
-    REWARD: f"{', '.join(REWARDS)}, or FILE.py:function",
 }
 """Descriptions of the patterns, for errors."""
 
@@ -134,7 +131,20 @@ MemberOfWheel = Annotated[
 ]
 Code = Annotated[str, StringConstraints(pattern=CODE, max_length=4000), AfterValidator(_visible)]
 """A function of a study's own; a relative path means the folder of the study file that contains it."""
-Reward = Annotated[str, StringConstraints(pattern=REWARD, max_length=4000)]
+
+
+def _reader(value: Any) -> Any:
+    """Return a reader as it is set; raise an error for what names none."""
+    if not is_built_in(value) and not (
+        isinstance(value, str) and len(value) <= 4000 and re.fullmatch(CODE, value)
+    ):
+        raise ValueError(f"expected {READERS_IN_WORDS}")
+    _visible(value if isinstance(value, str) else value["after"])
+    return value
+
+
+Reader = Annotated[str | dict[str, str], BeforeValidator(_reader)]
+"""How answers are read out of responses: see `stapo.answers`."""
 Value = Annotated[
     Annotated[int, Field(strict=True)] | Annotated[float, Field(strict=True)] | Line,
     Field(union_mode="left_to_right"),

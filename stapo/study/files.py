@@ -18,6 +18,7 @@ from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any, NoReturn
 
+from stapo.answers import Setting
 from stapo.files import DamagedFileError, canonical, read_json
 from stapo.provenance import file_sha256, file_sums
 from stapo.study.loader import StudyError, read_file, read_text, shown_path
@@ -133,6 +134,11 @@ def function_name(reference: str) -> str:
 def named(reference: str) -> str:
     """Return a reference without the folder of its file, as results name it."""
     return reference.rpartition("/")[2]
+
+
+def reader_name(setting: Setting) -> str:
+    """Return how results name a reader or a reward."""
+    return named(setting) if isinstance(setting, str) else f'after "{setting["after"]}"'
 
 
 def found_path(reference: str) -> Path:

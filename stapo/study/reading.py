@@ -52,7 +52,11 @@ from stapo.study.loader import (
 )
 from stapo.study.study import Study
 
-CODE: tuple[Place, ...] = (("methods", "*", "selection"), ("training", "reward"))
+CODE: tuple[Place, ...] = (
+    ("methods", "*", "selection"),
+    ("training", "reward"),
+    ("benchmarks", "*", "answer"),
+)
 """Settings that name a function in a file, `*` for any name."""
 RESOLVED = "work/{study}/studies/{fingerprint}.json"
 WORD = re.compile(r"[\w+-]+(?:\.[\w+-]+)*")
@@ -155,10 +159,15 @@ def _with_paths(raw: dict[str, Any], change: Callable[[str], str]) -> dict[str, 
     for path in NAMED:
         for section, place in matching(found, path):
             value = section[place[-1]]
-            if isinstance(value, str) and value and (path not in CODE or ":" in value):
+            if isinstance(value, str) and value and _is_file(path, value):
                 file, colon, function = value.rpartition(":") if path in CODE else (value, "", "")
                 section[place[-1]] = f"{change(file)}{colon}{function}"
     return found
+
+
+def _is_file(path: Place, value: Any) -> bool:
+    """Return whether the value of a setting that may name a file does."""
+    return path not in CODE or (isinstance(value, str) and ":" in value)
 
 
 def matching(section: Any, path: Place, above: Place = ()) -> Iterator[tuple[Any, Place]]:
@@ -266,8 +275,8 @@ def _problems_of_files(study: Study, content: dict[str, Any], is_read: bool) -> 
     }
     for path, (keys, read) in NAMED.items():
         for section, place in matching(content, path):
-            is_file = path not in CODE or ":" in section[place[-1]]
-            if not is_file or ("*" in path and place[1] not in used[str(place[0])]):
+            is_unused = "*" in path and place[1] not in used[str(place[0])]
+            if is_unused or not _is_file(path, section[place[-1]]):
                 continue
             if not is_read:
                 if absent := [key for key in keys if key not in section]:
@@ -309,8 +318,9 @@ def _selection(section: Mapping[str, Any]) -> dict[str, Any]:
     return {"selection_args": taken, "selection_sha256": sha256_of(found_path(reference))}
 
 
-def _reward(section: Mapping[str, Any]) -> dict[str, Any]:
-    return {"reward_sha256": sha256_of(found_path(section["reward"]))}
+def _code(key: str) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
+    """Return what gives the checksum of the file of a function."""
+    return lambda section: {f"{key}_sha256": sha256_of(found_path(section[key]))}
 
 
 NAMED: dict[Place, tuple[tuple[str, ...], Callable[[Mapping[str, Any]], dict[str, Any]]]] = {
@@ -319,7 +329,8 @@ NAMED: dict[Place, tuple[tuple[str, ...], Callable[[Mapping[str, Any]], dict[str
     ("models", "*", "path"): (("sha256",), _model),
     ("models", "*", "gguf"): (("sha256",), _gguf),
     ("methods", "*", "selection"): (("selection_sha256",), _selection),
-    ("training", "reward"): (("reward_sha256",), _reward),
+    ("training", "reward"): (("reward_sha256",), _code("reward")),
+    ("benchmarks", "*", "answer"): (("answer_sha256",), _code("answer")),
 }
 """Setting that names a file -> settings that its content gives and a study may state, and their reader."""
 

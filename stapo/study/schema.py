@@ -16,7 +16,7 @@ from stapo.study.fields import (
     Name,
     OpenUnit,
     Prompts,
-    Reward,
+    Reader,
     Rows,
     Seed,
     Sha256,
@@ -75,7 +75,11 @@ class TrainingSettings(Strict):
     instruction: Annotated[str, AfterValidator(visible_lines)] = Field(
         "", max_length=10_000, description="Appended to every training prompt"
     )
-    reward: Reward = Field("boxed", description="boxed (last box), or FILE.py:function")
+    reward: Reader = Field(
+        "boxed",
+        description="What the answer of a response is: boxed (last box, compared as a string), last_number, "
+        "{after: TEXT}; or FILE.py:function, a reward of your own",
+    )
     reward_sha256: Sha256 | None = Field(
         None, description="Expected SHA-256 of its file, as printed by `stapo check`; default: any"
     )
@@ -154,6 +158,13 @@ class BenchmarkSettings(Strict):
     )
     sha256: Sha256 | None = off(
         "Expected SHA-256 of the problems in `file`, as printed by `stapo check`; default: any"
+    )
+    answer: Reader | None = off(
+        "How answers are read: boxed, last_number, {after: TEXT} or FILE.py:function; default: as the task "
+        "file says, with a `file` as the reward of the training reads them"
+    )
+    answer_sha256: Sha256 | None = off(
+        "Expected SHA-256 of the file of `answer`, as printed by `stapo check`; default: any"
     )
 
 

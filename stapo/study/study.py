@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Self
 
 from pydantic import Field, PrivateAttr
 
+from stapo.answers import is_built_in
 from stapo.files import canonical
 from stapo.methods import ARGUMENTS, METHODS, PARENTS, Args, Method, compared, s2t_arguments
 from stapo.study.fields import EndTokens, Name, Strict
@@ -251,11 +252,31 @@ class Study(Strict):
 
     def task(self, benchmark: str) -> dict[str, Any]:
         """Return the lm-eval task of a benchmark: that of `benchmarks/`, or one of the study's own."""
-        own = self.benchmarks[benchmark]
-        if own.file is None:
-            return benchmark_definitions()[benchmark]
-        instructed = bool(self.training.instruction)
-        return own_definition(benchmark, own.rows or 0, own.sha256 or "", instructed)
+        given = self.benchmarks[benchmark]
+        if given.file is None:
+            found = benchmark_definitions()[benchmark]
+        else:
+            instructed = bool(self.training.instruction)
+            found = own_definition(benchmark, given.rows or 0, given.sha256 or "", instructed)
+        metadata = {key: value for key, value in found["metadata"].items() if key != "answer"}
+        if (answer := self.answer(benchmark)) != "boxed":
+            metadata["answer"] = named(answer) if isinstance(answer, str) else answer
+        if given.answer_sha256:
+            metadata["answer_sha256"] = given.answer_sha256
+        return {**found, "metadata": metadata}
+
+    def answer(self, benchmark: str) -> str | dict[str, str]:
+        """Return how the answers to a benchmark are read, a setting of `stapo.answers`.
+
+        To a benchmark of the study's own, as the training's reward reads them, if that is built in.
+        """
+        given = self.benchmarks[benchmark]
+        if given.answer is not None:
+            return given.answer
+        if given.file is not None:
+            return self.training.reward if is_built_in(self.training.reward) else "boxed"
+        found: str | dict[str, str] = benchmark_definitions()[benchmark]["metadata"].get("answer")
+        return found or "boxed"
 
     def problems(self, benchmark: str) -> int:
         """Return the number of problems of a benchmark."""

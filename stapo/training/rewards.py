@@ -9,13 +9,11 @@ from typing import Any
 
 from trl.rewards import get_soft_overlong_punishment
 
+from stapo.answers import READERS, Setting, built_in, is_built_in
 from stapo.study.files import load, own_code
 from stapo.study.schema import TrainingSettings
 
 RIGHT, WRONG = 1.0, -1.0
-BOX = r"\boxed{"
-TAIL = 100
-"""Characters at the end of a response that must contain the box."""
 
 Completions = Sequence[str | Sequence[dict[str, str]]]
 """Responses, each as text or as a conversation that ends with it."""
@@ -23,37 +21,29 @@ Reward = Callable[..., Sequence[float]]
 """TRL's signature: `completions`, `completion_ids` and the columns of the prompts as keyword arguments."""
 
 
-def boxed_reward(completions: Completions, answer: Sequence[str], **_: Any) -> list[float]:
-    r"""Return +1 if the last \boxed{...} at the end of a response is the answer, else -1.
-
-    The content is compared as a string: no symbolic mathematics in the training reward.
-
-    Source: the strict box of JustRL's and veRL's `math_dapo.py`: the last 100 characters of the last 300.
-    """
-    found = (box_content(text[-TAIL:]) for text in texts(completions))
-    return [RIGHT if one == truth else WRONG for one, truth in zip(found, answer, strict=True)]
-
-
-def box_content(text: str) -> str | None:
-    r"""Return the content of the last \boxed{; None if it is not closed, even if an earlier box is.
-
-    Evaluation is less strict with a truncated response (`stapo.evaluation.grading.last_boxed`).
-    """
-    start = text.rfind(BOX)
-    depth = 0
-    for place in range(start, len(text)) if start >= 0 else ():
-        depth += (text[place] == "{") - (text[place] == "}")
-        if text[place] == "}" and depth == 0:
-            return text[start + len(BOX) : place]
-    return None
-
-
 def texts(completions: Completions) -> list[str]:
     """Return the responses as text."""
     return [one if isinstance(one, str) else one[-1]["content"] for one in completions]
 
 
-BUILT_IN: dict[str, Reward] = {"boxed": boxed_reward}
+def answer_reward(setting: Setting) -> Reward:
+    """Return the reward of a built-in reader: +1 for a response with the gold answer, -1 for any other.
+
+    What is compared are strings, or numbers: no symbolic mathematics in the training reward.
+    """
+    reader = built_in(setting)
+
+    def reward(completions: Completions, answer: Sequence[str], **_: Any) -> list[float]:
+        pairs = zip(answer, texts(completions), strict=True)
+        return [RIGHT if reader.is_right(reader.gold(row), text) else WRONG for row, text in pairs]
+
+    reward.__name__ = f"{setting if isinstance(setting, str) else 'after'}_reward"  # In TRL's logs.
+    return reward
+
+
+BUILT_IN: dict[str, Reward] = {name: answer_reward(name) for name in READERS}
+boxed_reward = BUILT_IN["boxed"]
+"""The paper's reward, JustRL's."""
 
 
 def reward_functions(
@@ -67,9 +57,12 @@ def reward_functions(
     Raises:
         StudyError: there is no such function, or its file has another checksum than in the study.
     """
-    reference = training.reward
-    own = reference not in BUILT_IN
-    function = load(reference, training.reward_sha256 or "") if own else BUILT_IN[reference]
+    setting, reference = training.reward, str(training.reward)
+    own = not is_built_in(setting)
+    if own:
+        function = load(reference, training.reward_sha256 or "")
+    else:
+        function = BUILT_IN[setting] if isinstance(setting, str) else answer_reward(setting)
     shown = {end for end in end_token_ids if tokenizer.decode([end], skip_special_tokens=True)}
 
     @wraps(function)

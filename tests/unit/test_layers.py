@@ -8,7 +8,7 @@ from programs import python
 from stapo.repository import ROOT
 
 ORDER = (
-    {"bars", "files", "methods", "objective", "reference", "repository", "text", "exhibits"},
+    {"answers", "bars", "files", "methods", "objective", "reference", "repository", "text", "exhibits"},
     {"hub", "locks", "provenance", "records", "tasks"},
     {"study"},
     {"paths"},

@@ -8,6 +8,7 @@ from stapo.analysis.table import Column, Table
 from stapo.exhibits import Exhibit
 from stapo.reference import CONFIDENCE, paper
 from stapo.study import Study
+from stapo.study.files import reader_name
 
 EXHIBIT = Exhibit(order=100, title="Hyperparameters")
 OF_METHODS = ("clip_low", "clip_high", "aggregation", "kl_coefficient", "dual_clip")
@@ -40,7 +41,10 @@ class Setting(NamedTuple):
 def _shown(value: Any) -> str:
     if value is None:
         return "off"
-    return f"{value:g}" if isinstance(value, float) else str(value).replace("_", " ")
+    if isinstance(value, float):
+        return f"{value:g}"
+    # A function in a file, or a marker before an answer, keeps its underscores.
+    return value if set(str(value)) & {*':"'} else str(value).replace("_", " ")
 
 
 COLUMNS: list[Column[Setting]] = [
@@ -95,6 +99,7 @@ def _of_methods(study: Study) -> Iterator[Setting]:
     for one in known["training"]:
         for name in study.run.methods:
             ours, about = getattr(study.training_of(name), one["setting"]), one.get("elsewhere", "")
+            ours = reader_name(ours) if one["setting"] == "reward" else ours
             title = study.title(name)
             yield Setting(one["setting"], title, ours, one["value"], one["confidence"], about)
     others = (key for name in study.run.methods for key in study.method(name).effective)

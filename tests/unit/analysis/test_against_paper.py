@@ -58,3 +58,18 @@ def test_the_papers_study_is_as_the_paper_or_our_choice():
         for key in {*stated} - {"confidence", "inferred"}:
             ours = method.arguments[key] if key in method.arguments else getattr(method, key)
             assert stated[key] == ours, (name, key)
+
+
+@pytest.mark.parametrize(
+    ("reward", "shown"),
+    [
+        ("/home/me/my_rewards.py:a_b", "my_rewards.py:a_b"),
+        ({"after": "the_answer"}, 'after "the_answer"'),
+        ("last_number", "last number"),
+    ],
+)
+def test_a_reward_is_shown_without_its_folder(raw_study, reward, shown):
+    raw_study["training"] |= {"reward": reward, "reward_sha256": "0" * 64}
+    table = make(Artefacts(parse_study(raw_study)))
+    (row,) = (row for row in table.rows if row.name == "reward")
+    assert [column.value(row) for column in table.columns][2] == shown

@@ -11,7 +11,7 @@ import pytest
 from programs import python
 
 from stapo.evaluation import grading
-from stapo.evaluation.grading import Grade, grade_all
+from stapo.evaluation.grading import Grade, grade_all, grade_answers
 
 NEEDS_WORKER = (r"\sqrt{25}", r"\boxed{\frac{10}{2}}")
 ENDLESS = r"\boxed{9^{9^{9^{9}}}}"
@@ -43,11 +43,9 @@ HOSTILE = {
 def test_hostile_answers_neither_hang_nor_run_nor_change_their_neighbours(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(grading, "SECONDS", 1.0)
-    # As the answer to be judged: the last box would be a harmless one.
-    monkeypatch.setattr(grading, "final_answer", lambda _, response: response)
     neighbours = [(rf"\frac{{{10 + 4 * i}}}{{4}}", f"{i}+2.5") for i in range(len(HOSTILE))]
     pairs = [("5", text) for text, _ in HOSTILE.values()]
-    grades = grade_all([*pairs, *neighbours])
+    grades = grade_answers([*pairs, *neighbours])
     hostile = dict(zip(HOSTILE, (one.verdict for one in grades), strict=False))
     assert hostile == {name: verdict for name, (_, verdict) in HOSTILE.items()}
     assert all(one.correct for one in grades[len(HOSTILE) :])

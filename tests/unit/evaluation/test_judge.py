@@ -4,7 +4,8 @@ import time
 
 import pytest
 
-from stapo.evaluation.grading import final_answer, grade_all, last_boxed, parts
+from stapo.answers import final_answer, last_boxed, parts
+from stapo.evaluation.grading import grade_all
 
 # Whose case: a benchmark with such a gold, or an issue of huggingface/Math-Verify.
 DIFFERENT = [

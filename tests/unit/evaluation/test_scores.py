@@ -1,5 +1,6 @@
 """Scores refuse responses that were not drawn independently, or not by one engine."""
 
+import hashlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,8 +9,16 @@ import pytest
 
 from stapo.evaluation import grading, scores
 from stapo.evaluation.scores import score
+from stapo.evaluation.task import reader_of
 from stapo.records.responses import AnsweredProblem, read_responses, write_responses
 from stapo.records.scores import read_identity
+
+READERS_OF_ONES_OWN = """
+def first(response):
+    return response[0] if response[0] != "#" else None
+def length(response):
+    return len(response)
+"""
 
 
 def write(path: Path, responses: list[str], tokens: int) -> Path:
@@ -34,6 +43,28 @@ def test_copies_of_long_responses_fail_the_score(tmp_path):
     assert found == [False, True, True, True] + [False] * 4
 
 
+def test_answers_are_read_and_golds_too(tmp_path):
+    path = tmp_path / "c"
+    (tmp_path / "mine.py").write_text(READERS_OF_ONES_OWN)
+    sha256 = hashlib.sha256(READERS_OF_ONES_OWN.encode()).hexdigest()
+
+    def scored(answer, gold, responses):
+        write(path, responses, 5)
+        first, _ = read_responses(path)
+        write_responses(path, [replace(first, gold=gold)])
+        average = score(path, {}, tmp_path / "s", reader=reader_of(answer, sha256))
+        rows = pq.read_table(tmp_path / "s").to_pylist()
+        return average, {row["gold"] for row in rows}, [row["answer"] for row in rows]
+
+    responses = ["so 7\n#### 1,450", r"7, \boxed{7}", "7", "#### 1450.0"]
+    found = scored({"after": "####"}, "29 * 50\n#### 1450", responses)
+    assert found == (0.5, {"1450"}, ["1,450", None, None, "1450.0"])
+    assert scored("last_number", "7", responses) == (0.5, {"7"}, ["1450", "7", "7", "1450.0"])
+    assert scored(f"{tmp_path}/mine.py:first", "s", responses)[2] == ["s", "7", "7", None]
+    with pytest.raises(TypeError, match=r"mine\.py:length: .*expected a text or None, found int"):
+        scored(f"{tmp_path}/mine.py:length", "7", responses)
+
+
 def test_two_engines_are_not_mixed(tmp_path):
     path = write(tmp_path / "c", ["a", "b"], 5)
     first, second = read_responses(path)
@@ -45,11 +76,11 @@ def test_two_engines_are_not_mixed(tmp_path):
 def test_a_few_failures_of_the_grader_warn_and_many_refuse_the_score(tmp_path, monkeypatch, capsys):
     completions = write(tmp_path / "c", [str(i) for i in range(20)], 5)
     failed, right = grading.Grade("timeout", "7"), grading.Grade("correct", "7")
-    monkeypatch.setattr(scores, "grade_all", lambda *a, **k: [failed] * 2 + [right] * 38)
+    monkeypatch.setattr(scores, "grade_answers", lambda *a, **k: [failed] * 2 + [right] * 38)
     assert score(completions, {}, tmp_path / "few") == 0.95
     assert "on 2 of 40 answers; they count as wrong" in capsys.readouterr().err
     crash = grading.Grade("crash", "7")
-    monkeypatch.setattr(scores, "grade_all", lambda *a, **k: [crash] * 3 + [right] * 37)
+    monkeypatch.setattr(scores, "grade_answers", lambda *a, **k: [crash] * 3 + [right] * 37)
     with pytest.raises(RuntimeError, match="on 3 of 40 answers, more than 5%"):
         score(completions, {}, tmp_path / "s")
     assert not (tmp_path / "s").exists()

@@ -86,11 +86,13 @@ def test_other_rows_are_refused_with_what_was_expected_and_found(tmp_path, monke
 class FirstRight(LM):
     """Answers the first of the repeats of each problem right, and the others wrong."""
 
+    form = r"\boxed{%s}"
+
     def generate_until(self, requests: list[Any], disable_tqdm: bool = False) -> list[str]:
         self.answers: dict[int, list[str]] = {}
         for one in requests:
             own = self.answers.setdefault(one.doc_id, [])
-            own.append("?" if own else rf"\boxed{{{one.doc['answer']}}}")
+            own.append("?" if own else self.form % one.doc["answer"])
         return [self.answers[one.doc_id].pop(0) for one in requests]
 
     loglikelihood = loglikelihood_rolling = None  # Abstract in lm-eval; our tasks use neither.
@@ -102,3 +104,15 @@ def test_lm_evals_metric_counts_every_response(tasks):
     loaded["tasks"][name].set_config(key="repeats", value=2)
     results = evaluate(FirstRight(), loaded, bootstrap_iters=0, limit=7)
     assert results["results"][name]["average_at_n,all-samples"] == 0.5
+
+
+def test_lm_eval_reads_answers_as_the_task_says(tmp_path):
+    source = BENCHMARKS / "tiny" / "chain-3.yaml"
+    text = source.read_text().replace("_base.yaml", str(source.parent / "_base.yaml"))
+    (tmp_path / "t.yaml").write_text(text + '  answer: {after: "####"}\n')
+    name = TASK_PREFIX + "chain-3"
+    loaded = TaskManager(include_path=str(tmp_path), include_defaults=False).load([name])
+    model = FirstRight()
+    model.form = "#### %s"
+    results = evaluate(model, loaded, bootstrap_iters=0, limit=3)
+    assert results["results"][name]["average_at_n,all-samples"] == 0.25

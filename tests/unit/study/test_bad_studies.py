@@ -80,7 +80,11 @@ TABLE = [
         'run.seeds.0: Input should be less than or equal to 2147483647']),
     ('training: {instruction: "a\\u202eb"}', [
         'training.instruction: the character \\u202e is not allowed; remove it']),
-    ('training: {reward: verifier}', ['training.reward: expected boxed, or FILE.py:function']),
+    ('training: {reward: verifier}\nbenchmarks: {chain-2: {answer: {before: x}}, chain-3: {answer: '
+        '{after: " "}}, chain-4: {answer: 7}, chain-5: {answer: {after: "a\\nb"}}}', [
+        *(f'{place}: expected boxed, last_number, {{after: TEXT}} or FILE.py:function (found ' for place in
+          ("training.reward", *(f"benchmarks.chain-{i}.answer" for i in (2, 3, 4)))),
+        'benchmarks.chain-5.answer: the character \\n is not allowed; remove it']),
     ('interventions: {method: justrl,\n  checkpoints: [x, big/base, tiny/nope/seed0, '
         'tiny/justrl/seed7, tiny/justrl/seed0/step7]}', [
         *(f"interventions.checkpoints: unknown name '{name}'; " for name in

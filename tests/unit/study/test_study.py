@@ -26,6 +26,7 @@ from stapo.study import (
 from stapo.study.loader import load_yaml
 from stapo.study.reading import published_content, read_resolved, resolved_path, write_resolved
 from stapo.study.study import families
+from stapo.tasks import benchmark_definitions
 
 SHIPPED = sorted(STUDIES.glob("*.yaml"))
 CURVE = {"every": 20, "benchmarks": ["chain-3"], "decoding": "t0.7-p0.9"}
@@ -233,13 +234,14 @@ name: own
 training: {reward: "code.py:reward"}
 data: {file: p.jsonl}
 methods: {rare: {base: justrl, selection: "code.py:rare", selection_args: {tau_p: 0.01, least: 2}}}
-benchmarks: {sums: {file: p.jsonl, samples: 2}}
+benchmarks: {sums: {file: p.jsonl, samples: 2, answer: "code.py:read"}}
 run: {methods: [justrl, rare], benchmarks: [sums]}
 compare: {target: rare}
 """
 CODE = """
 def rare(logps, entropies, advantages, mask, tau_p=0.002, least=1): ...
 def reward(completions, **_): ...
+def read(response): ...
 """
 
 
@@ -252,11 +254,40 @@ def test_a_published_study_has_names_and_checksums_of_files_and_no_paths(tmp_pat
     published = published_content(study)
     assert str(tmp_path) not in json.dumps(published)
     assert published["methods"]["rare"]["selection"] == "code.py:rare"
+    assert published["benchmarks"]["sums"]["answer"] == "code.py:read"
     assert study.method("rare").source == (
         "as JustRL, but least 2, tau_p 0.01, selection code.py:rare"
     )
     before, after = jobs_of(study), jobs_of(parse_study(published))
     assert [job.fingerprint for job in before] == [job.fingerprint for job in after]
+
+
+def test_answers_are_read_as_the_reward_or_the_task_file_or_the_benchmark_says(
+    tmp_path, monkeypatch
+):
+    (tmp_path / "p.jsonl").write_text('{"question": "1+1=?", "answer": 2}\n')
+    (tmp_path / "code.py").write_text(CODE)
+    (tmp_path / "s.yaml").write_text("extends: smoke\nname: s\n")
+
+    def read(**changes):
+        given = {"file": f"{tmp_path}/p.jsonl", "samples": 2}
+        benchmarks = {"own": given, **changes.pop("benchmarks", {})}
+        study = read_study(tmp_path / "s.yaml", changes={"benchmarks": benchmarks, **changes})
+        return [study.task(name)["metadata"].get("answer") for name in ("own", "chain-2")]
+
+    plain, after = read(), {"after": "####"}
+    assert plain == [None, None]
+    assert read(training={"reward": after}) == [after, None]
+    assert read(training={"reward": "last_number"}, benchmarks={"chain-2": {"answer": after}}) == [
+        "last_number",
+        after,
+    ]
+    assert read(training={"reward": f"{tmp_path}/code.py:reward"}) == plain
+    chain = benchmark_definitions()["chain-2"]
+    told = {**chain, "metadata": {**chain["metadata"], "answer": "last_number"}}
+    monkeypatch.setattr("stapo.study.study.benchmark_definitions", lambda: {"chain-2": told})
+    assert read() == [None, "last_number"]
+    assert read(benchmarks={"chain-2": {"answer": "boxed"}}) == plain
 
 
 def permuted(value, rng):

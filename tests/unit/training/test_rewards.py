@@ -7,10 +7,11 @@ from threading import Thread
 import pytest
 import training_jobs
 
+from stapo.answers import box_content
 from stapo.models.tiny import build_tokenizer
 from stapo.study import StudyError, files
 from stapo.study.schema import TrainingSettings
-from stapo.training.rewards import box_content, boxed_reward, reward_functions
+from stapo.training.rewards import boxed_reward, reward_functions
 
 TRAINING = training_jobs.TRAINING.model_copy(update={"max_response_tokens": 8})
 

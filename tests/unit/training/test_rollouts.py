@@ -14,9 +14,9 @@ from datasets import Dataset
 from training_jobs import TRAINING, job_in, metrics
 from transformers import Qwen3ForCausalLM
 
+from stapo.answers import last_boxed
 from stapo.evaluation import engines
 from stapo.evaluation.engines import Prompter, Request, Sampling, hf_engine
-from stapo.evaluation.grading import last_boxed
 from stapo.files import read_json, write_jsonl
 from stapo.models.loading import set_aside
 from stapo.study import StudyError

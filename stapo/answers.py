@@ -1,0 +1,215 @@
+r"""Readers: how the answer is read out of a response, and whether it earns the training reward.
+
+A study and the task files of `benchmarks/` name a reader: `boxed`, `last_number` or `{after: MARKER}`. Each
+is a few pure functions of text. Evaluation grades what was read; the training reward compares it with the
+gold answer, exactly.
+
+With `boxed` the answer is the last \boxed{...}, or several boxes if the gold answer is a list: math-verify
+takes boxes near each other for one list, so that 1 and 2 would be one answer in "\boxed{1}. No, \boxed{2}".
+Here only separators may be between them, and the gold must be a list of equally many parts (OlympiadBench
+$69$,$84$ and many others).
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+Setting = str | Mapping[str, str]
+"""Name of a reader, or `{"after": marker}`; a function of a study's own is `FILE.py:function`."""
+
+BRACES = re.compile(r"\\boxed\{|[{}]")
+BETWEEN = re.compile(r"(?:[\s$,;&~]|\\[()\[\],;:! ]|\\text\s*\{|\}|\*\*|\\q?quad|\b(?:and|or)\b)*")
+"""Text allowed between the boxes of a list."""
+LONGEST_GAP = 70
+DELIMITERS = re.compile(r"(?<!\\)\$|\\[()\[\]](?!\w)")
+THOUSANDS = re.compile(r"[-+]?[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]*)?")
+"""A number with thousands commas; a list that looks like one is taken for one number."""
+PART = re.compile(r"(?P<open>\\\{|[({\[])|(?P<close>\\\}|[)}\]])|(?P<comma>,(?!\\!))")
+BOX = r"\boxed{"
+TAIL = 100
+"""Characters at the end of a response that must contain the box that earns the reward."""
+NUMBER = re.compile(
+    r"(?:(?<![\w)\]}])[-+\u2212]\$?)?"
+    r"(?:(?:[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])|[0-9]+)(?:\.[0-9]+)?|\.[0-9]+)"
+)
+"""A decimal number; the minus of 16-3 is no sign."""
+EDGES = " \t\r$"
+
+
+@dataclass(frozen=True)
+class Reader:
+    """What a reader does with responses and with the answers of rows."""
+
+    read: Callable[[str, str], str | None]
+    """Gold answer and response -> the answer of the response, None if there is none."""
+    gold: Callable[[str], str]
+    """Answer of a row, which may be a worked solution -> the gold answer."""
+    written: Callable[[str], str]
+    """Gold answer -> the shortest response with this answer."""
+    is_right: Callable[[str, str], bool]
+    """Gold answer and response -> whether it earns the training reward."""
+
+
+def built_in(setting: Setting) -> Reader:
+    """Return the reader of a setting; `{"after": marker}` has a reader for each marker."""
+    return READERS[setting] if isinstance(setting, str) else _after(setting["after"])
+
+
+def is_built_in(setting: Any) -> bool:
+    """Return whether a setting names a built-in reader; a function in a file does not."""
+    if isinstance(setting, Mapping):
+        marker = setting.get("after")
+        return [*setting] == ["after"] and isinstance(marker, str) and bool(marker.strip())
+    return isinstance(setting, str) and setting in READERS
+
+
+def last_boxed(text: str) -> str | None:
+    r"""Return the content of the last \boxed{...} whose braces close, None without one.
+
+    If a response is truncated inside its last box, the box before it counts.
+    """
+    boxes = _closed(text)
+    return text[slice(*max(boxes))] if boxes else None
+
+
+def final_answer(gold: str, response: str) -> str | None:
+    """Return the answer of a response: its last box, or as many of its last boxes as the gold has parts."""
+    boxes = sorted(_closed(response))
+    if not boxes:
+        return None
+    wanted = parts(gold)
+    run = [boxes[-1]]
+    for box in reversed(boxes[-wanted - 1 : -1]):
+        between = response[box[1] + 1 : run[0][0] - len(BOX)]
+        if len(between) > LONGEST_GAP or not BETWEEN.fullmatch(between):
+            break
+        run.insert(0, box)
+    found = [response[slice(*box)].strip() for box in run]
+    if len(run) == wanted > 1 and all(parts(one) == 1 for one in found):
+        return ", ".join(found)
+    return response[slice(*boxes[-1])]
+
+
+def parts(text: str) -> int:
+    """Return the number of parts of a list, separated by commas outside of all brackets."""
+    text = DELIMITERS.sub("", text).strip()
+    if THOUSANDS.fullmatch(text):
+        return 1
+    depth = commas = 0
+    for match in PART.finditer(text):
+        depth += bool(match["open"]) - bool(match["close"])
+        commas += match["comma"] is not None and depth == 0
+    return commas + 1
+
+
+def _closed(text: str) -> list[tuple[int, int]]:
+    """Return start and end of the content of every box that is closed."""
+    opened: list[tuple[bool, int]] = []
+    found = []
+    for match in BRACES.finditer(text):
+        if match[0] != "}":
+            opened.append((match[0] != "{", match.end()))
+        elif opened:
+            is_box, position = opened.pop()
+            if is_box:
+                found.append((position, match.start()))
+    return found
+
+
+def box_content(text: str) -> str | None:
+    r"""Return the content of the last \boxed{; None if it is not closed, even if an earlier box is.
+
+    Evaluation is less strict with a truncated response (`last_boxed`).
+    """
+    start = text.rfind(BOX)
+    depth = 0
+    for place in range(start, len(text)) if start >= 0 else ():
+        depth += (text[place] == "{") - (text[place] == "}")
+        if text[place] == "}" and depth == 0:
+            return text[start + len(BOX) : place]
+    return None
+
+
+def is_right_box(gold: str, response: str) -> bool:
+    r"""Return whether the last \boxed{...} at the end of a response is the gold answer, as a string.
+
+    Source: the strict box of JustRL's and veRL's `math_dapo.py`: the last 100 characters of the last 300.
+    """
+    return box_content(response[-TAIL:]) == gold
+
+
+def last_number(text: str) -> str | None:
+    """Return the last number of a text, without thousands separators; None without one."""
+    found = NUMBER.findall(text)
+    return _plain(found[-1]) if found else None
+
+
+def text_after(marker: str, text: str) -> str | None:
+    """Return the rest of the line after the last occurrence of a marker; None if there is none.
+
+    White space, dollar signs and a full stop at its ends are no part of it.
+    """
+    _, there, rest = text.rpartition(marker)
+    return _bare(rest.partition("\n")[0]) or None if there else None
+
+
+def same(gold: str, answer: str | None) -> bool:
+    """Return whether two answers are the same number, or else the same text."""
+    if answer is None:
+        return False
+    numbers = [_number(text) for text in (gold, answer)]
+    return numbers[0] == numbers[1] if None not in numbers else gold.strip() == answer.strip()
+
+
+def _number(text: str) -> Decimal | None:
+    text = text.strip()
+    return Decimal(_plain(text)) if NUMBER.fullmatch(text) else None
+
+
+def _plain(number: str) -> str:
+    return number.translate({ord(","): None, ord("$"): None, ord("+"): None, ord("\u2212"): "-"})
+
+
+def _bare(text: str) -> str:
+    return text.replace(r"\$", "$").strip(EDGES).removesuffix(".").strip(EDGES)
+
+
+def _gold_number(text: str) -> str:
+    r"""Return the number that is the last line of an answer, as in "…\n#### 18"; other answers unchanged."""
+    line = _bare(text.strip().rpartition("\n")[2].lstrip("#"))
+    return _plain(line) if NUMBER.fullmatch(line) else text.strip()
+
+
+def _after(marker: str) -> Reader:
+    def read(_: str, response: str) -> str | None:
+        return text_after(marker, response)
+
+    return Reader(
+        read,
+        # Of a worked solution such as those of GSM8K, what a response would be read as.
+        gold=lambda text: (
+            _bare(text.strip()) if marker not in text else text_after(marker, text) or ""
+        ),
+        written=lambda gold: f"{marker} {gold}",
+        is_right=lambda gold, response: same(gold, read(gold, response)),
+    )
+
+
+READERS = {
+    "boxed": Reader(
+        final_answer,
+        gold=lambda text: text,
+        written=lambda gold: rf"\boxed{{{gold}}}",
+        is_right=is_right_box,
+    ),
+    "last_number": Reader(
+        lambda _, response: last_number(response),
+        gold=_gold_number,
+        written=lambda gold: gold,
+        is_right=lambda gold, response: same(gold, last_number(response)),
+    ),
+}
+"""Built-in readers without settings of their own, by name."""
+READERS_IN_WORDS = f"{', '.join(READERS)}, {{after: TEXT}} or FILE.py:function"
