@@ -17,10 +17,19 @@ MARKUP = re.compile(
     r"[\\|*_`~$]|\](?=[(\[])|\A\s*\[(?=.*\]:)|(?<=:)/(?=/)|(?<=www)\.", re.IGNORECASE
 )
 """Markup in a line of Markdown; of brackets only those of a link or an image, and of what defines a link."""
+WHITE = str.maketrans({" ": "\u2423", "\n": "\u21b5", "\t": "\u21e5"})
+"""White space -> the sign that stands for it where a token is shown alone."""
+RUNS = re.compile("\n+|\t+| {2,}")
+RUN_NAMES = {"\n": "newline", "\t": "tab", " ": "blank"}
 
 
 def escape(character: str) -> str:
-    r"""Return a character as Python and YAML write it, such as `\n`, `\x1b` and `\u200b`."""
+    r"""Return a character as Python and YAML write it, such as `\n`, `\x1b` and `\u200b`.
+
+    Beyond ASCII, `\x` is left to the bytes of a part of a character.
+    """
+    if "\x80" <= character <= "\xff":
+        return f"\\u{ord(character):04x}"
     return character.encode("unicode_escape").decode()
 
 
@@ -37,6 +46,25 @@ def visible(text: str, keep: str = "") -> str:
 
 def _is_seen(character: str) -> bool:
     return character.isprintable() and not IGNORED.match(character)
+
+
+def token_signs(token: str) -> str:
+    """Return a token that is shown alone, with a sign for each blank, newline and tab."""
+    return visible(token.translate(WHITE))
+
+
+def token_quoted(token: str, characters: int) -> str:
+    """Return a token that is shown alone in a figure, whose font lacks signs for white space.
+
+    Newlines, tabs and runs of blanks, which SVG draws as one, are named. Of a long token, the beginning.
+    """
+    named = RUNS.sub(_named, token)
+    return f'"{shorten(visible(named), characters)}"'
+
+
+def _named(run: re.Match[str]) -> str:
+    name, count = RUN_NAMES[run[0][0]], len(run[0])
+    return f"[{name}]" if count == 1 else f"[{count} {name}s]"
 
 
 def shorten(text: str, characters: int) -> str:

@@ -13,7 +13,6 @@ this rank, V logits; entropies in nats.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -52,6 +51,7 @@ from stapo.training.head import scaled, whole_logits
 from stapo.training.loss import TokenTables
 from stapo.training.minibatch import MiniBatch
 from stapo.training.ranks import Ranks
+from stapo.training.token_text import text_of
 
 SORTED = ("step", "prompt", "response", "position")
 CHUNK = 64
@@ -316,10 +316,7 @@ def write_tokens(
     `prompts` are the lines, in the file of prompts, of those of the training in its order, `mini_batch` of
     them in a step.
     """
-    # Ids as they are, special tokens included.
-    decode = partial(
-        tokenizer.decode, skip_special_tokens=False, clean_up_tokenization_spaces=False
-    )
+    decode = text_of(tokenizer)
     lines = read_jsonl(log)
     rows: list[dict[str, Any]] = []
     for line in lines:

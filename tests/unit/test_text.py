@@ -6,7 +6,7 @@ import re
 import pytest
 from markdown_it import MarkdownIt
 
-from stapo.text import markdown, plain, visible
+from stapo.text import markdown, plain, token_quoted, token_signs, visible
 
 HIDDEN = [
     *"\x00\x1b\x7f\x85\xa0\xad\u202e\u2066\u200b\ufeff\u034f\u2800\u2028\ue000\ud800\U000e0041"
@@ -26,6 +26,34 @@ def test_what_is_seen_stays():
     text = "Größe 字 ⚠\ufe0f ✅ ≤ שלום 12 %"
     assert visible(text) == text
     assert visible("a\nb\u202e", keep="\n") == "a\nb\\u202e"
+
+
+TOKENS = [
+    "a",
+    " a",
+    "  a",
+    "   a",
+    "\n",
+    "\n\n",
+    "\r\n",
+    "\\n",
+    "\t",
+    "\xa0",
+    r"\xa0",
+    "\u200b",
+    "",
+]
+
+
+def test_tokens_that_differ_look_different():
+    """Also where a browser or an SVG draws several blanks as one; the bytes of a part come as text."""
+    for show in (token_signs, lambda token: token_quoted(token, 24)):
+        shown = [re.sub(" +", " ", show(token)) for token in TOKENS]
+        assert len({*shown}) == len(TOKENS)
+    assert token_signs(" so\n\t") == "\u2423so\u21b5\u21e5"
+    assert token_quoted(" so", 24) == '" so"'
+    assert token_quoted("\n    \t\t", 99) == '"[newline][4 blanks][2 tabs]"'
+    assert token_quoted("abcdef", 3) == '"abc\u2026"'
 
 
 def test_a_line_of_a_log_is_short_and_has_no_colours():

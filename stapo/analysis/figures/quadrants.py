@@ -10,6 +10,7 @@ from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.evidence.quadrants import NAMES, paper_note, quadrants
 from stapo.analysis.evidence.recorded import Recorded, notes_of, recorded
 from stapo.exhibits import Exhibit
+from stapo.text import token_signs
 
 EXHIBIT = Exhibit(order=90, title="Probability and entropy of tokens")
 
@@ -39,7 +40,7 @@ def _panel(one: Recorded, each: int, group: Mapping[str, Any]) -> Any:
     for quadrant in quadrants(one):
         for place in one.shuffled(quadrant.mask)[:each]:
             at = {"x": probabilities[place], "y": entropies[place], "group": quadrant.name}
-            rows.append(at | {"text": tokens.iloc[place]})
+            rows.append(at | {"text": token_signs(tokens.iloc[place])})
     layers = [*charts.points(rows, x, y, group), *charts.rule(one.tau_p, "tau_p", vertical=True)]
     if len(one.tau_h):
         layers += charts.rule(float(np.median(one.tau_h)), "median of tau_h")

@@ -12,11 +12,13 @@ from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.evidence.estimates import share
 from stapo.analysis.evidence.recorded import NO_SILENCED, Recorded, recorded, thresholds
 from stapo.exhibits import Exhibit
-from stapo.text import shorten, visible
+from stapo.text import token_quoted
 
 EXHIBIT = Exhibit(order=110, title="Silenced and retained tokens")
 SHOWN = 10
 """Tokens of each kind, per method and size; our choice."""
+CHARACTERS = 24
+"""Of a token."""
 KINDS = ("silenced", "retained")
 
 
@@ -48,8 +50,7 @@ def _rows(one: Recorded, kind: str) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     ordered = sorted(weights, key=lambda token: (-round(weights[token], 6), token))
     for rank, token in enumerate(ordered[:SHOWN], start=1):
-        text = token.replace("\n", "\\n").replace("\t", "\\t")
-        name = f'"{shorten(visible(text), 16)}"'
+        name = token_quoted(token, CHARACTERS)
         name += f" #{rank}" if name in {row["y"] for row in rows} else ""
         found = share(one.sample, of_kind & (tokens == token), of_kind)
         rows.append({**charts.interval(found, 100, axis="x"), "y": name, "group": kind})

@@ -15,14 +15,13 @@ from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.evidence.recorded import NO_SILENCED, Recorded, recorded
 from stapo.analysis.table import METHOD, SIZE, Column, Table
 from stapo.exhibits import Exhibit
+from stapo.text import token_signs
 
 EXHIBIT = Exhibit(order=80, title="Silenced tokens in context")
 LARGEST, RANDOM = 3, 3
 """Number of cases of each choice, per method and size; our choice."""
 BEFORE, AFTER = 60, 20
 """Characters of the context that the table shows."""
-WHITE = str.maketrans({" ": "\u2423", "\n": "\u21b5", "\t": "\u21e5"})
-"""White space -> the sign that stands for it where a token is shown alone."""
 COLUMNS: list[Column[SimpleNamespace]] = [
     SIZE,
     METHOD,
@@ -69,7 +68,7 @@ def cases(one: Recorded) -> Iterator[SimpleNamespace]:
         row = SimpleNamespace(**{str(name): value for name, value in found.items()})
         row.context = context_of(row.before, row.token, row.after)
         row.top = top_text(row.top_tokens, row.top_probabilities)
-        row.token = row.token.translate(WHITE)
+        row.token = token_signs(row.token)
         yield row
 
 
@@ -78,7 +77,7 @@ def top_text(tokens: Any, probabilities: Any) -> str:
     if tokens is None or probabilities is None:
         return ""
     pairs = zip(tokens, probabilities, strict=True)
-    return ", ".join(f"{token.translate(WHITE)} {100 * float(p):.3g}" for token, p in pairs)
+    return ", ".join(f"{token_signs(token)} {100 * float(p):.3g}" for token, p in pairs)
 
 
 def context_of(before: str, token: str, after: str) -> str:

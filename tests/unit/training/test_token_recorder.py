@@ -9,6 +9,7 @@ import pytest
 import torch
 from one_update import (
     ADVANTAGES,
+    GROUP,
     LENGTHS,
     MEAN_REWARD,
     RARE,
@@ -20,10 +21,13 @@ from one_update import (
     logits_of,
     statistics_of,
 )
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
 
+from stapo.files import append_jsonl
 from stapo.methods import METHODS, STAPO, s2t_arguments
-from stapo.records.tokens import KINDS, TOP, sample_sizes
-from stapo.training.token_recorder import sample_tokens, token_kinds
+from stapo.records.tokens import KINDS, TOP, read_token_file, sample_sizes
+from stapo.training.token_recorder import sample_tokens, token_kinds, write_tokens
 
 pytestmark = pytest.mark.rounding
 
@@ -165,6 +169,24 @@ def test_the_sample_is_the_same_for_any_micro_batches(base, monkeypatch, budget:
         assert found[name] == expected[name], name
     for one, other in zip(found["collision"], expected["collision"], strict=True):
         assert one == (None if other is None else pytest.approx(other, rel=1e-4))
+
+
+def test_the_file_shows_a_part_of_a_character_by_its_bytes(base, tmp_path) -> None:
+    line, _ = recorded(base, METHODS["justrl"])
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet(), reverse=True)
+    model = Tokenizer(models.BPE({piece: index for index, piece in enumerate(alphabet)}, []))
+    model.decoder = decoders.ByteLevel()
+    append_jsonl(tmp_path / "log", line)
+    given = tmp_path / "tokens.parquet", PreTrainedTokenizerFast(tokenizer_object=model)
+    write_tokens(tmp_path / "log", *given, range(3), 3, GROUP)
+    # The last of the alphabet are the bytes without ink, in their order.
+    hidden = [*range(0x21), *range(0x7F, 0xA1), 0xAD][::-1]
+    rows = read_token_file(given[0]).to_pylist()
+    assert any(hidden[row["token_id"]] > 0x7F for row in rows)
+    for row in rows:
+        byte = hidden[row["token_id"]]
+        assert row["token"] == (chr(byte) if byte < 0x80 else rf"\x{byte:02x}")
+        assert "\ufffd" not in "".join([row["before"], row["after"], *(row["top_tokens"] or ())])
 
 
 # The sample

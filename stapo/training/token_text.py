@@ -1,0 +1,54 @@
+r"""The text of tokens, by the tokenizer; a part of a character is shown by its bytes, such as `\xe2\x80`.
+
+Byte-level BPE splits characters, and others spell unknown characters as bytes: tokenizers decode each such
+part as U+FFFD, so that hundreds of tokens look the same.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+REPLACEMENT = "\ufffd"
+FALLBACK = re.compile("<0x([0-9A-F]{2})>")
+"""A byte in a vocabulary of characters."""
+WORD_START = "\u2581"
+"""What begins a word in such a vocabulary; decoders drop the blank at the beginning of a text."""
+
+
+def _alphabet() -> dict[str, int]:
+    """Return character -> byte, as byte-level BPE writes bytes: those without ink are numbered from 256."""
+    visible = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
+    hidden = [byte for byte in range(256) if byte not in visible]
+    return {chr(byte): byte for byte in visible} | {
+        chr(256 + index): byte for index, byte in enumerate(hidden)
+    }
+
+
+ALPHABET = _alphabet()
+
+
+def text_of(tokenizer: Any) -> Callable[[Sequence[int]], str]:
+    """Return a function from ids to their text, special tokens included."""
+    added = {*tokenizer.get_added_vocab().values()}
+    is_byte_level = "<0x00>" not in tokenizer.get_vocab()
+
+    def spelled(token_id: int) -> bytes:
+        """Return the bytes of a token."""
+        piece = tokenizer.convert_ids_to_tokens(token_id)
+        if byte := FALLBACK.fullmatch(piece):
+            return bytes([int(byte[1], 16)])
+        if is_byte_level and token_id not in added and ALPHABET.keys() >= {*piece}:
+            return bytes(ALPHABET[character] for character in piece)
+        return str(piece).replace(WORD_START, " ").encode()
+
+    def read(ids: Sequence[int]) -> str:
+        text: str = tokenizer.decode(
+            ids, skip_special_tokens=False, clean_up_tokenization_spaces=False
+        )
+        if REPLACEMENT in text:
+            return b"".join(map(spelled, ids)).decode(errors="backslashreplace")
+        if len(ids) and tokenizer.convert_ids_to_tokens(ids[0]).startswith(WORD_START):
+            return text if text.startswith(" ") else f" {text}"
+        return text
+
+    return read
