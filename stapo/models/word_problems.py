@@ -1,8 +1,8 @@
 """Word problems in plain English for small language models, from templates. No torch here.
 
-A problem has one to three facts about who has how many of what, and asks for a number that needs no step (one of
-the facts, beside others), one step or two. The answer is a whole number from 0 to 99. Some kinds are never
-trained on: how a model answers them shows whether it learned more than the templates.
+A problem has one to three facts about who has how many of what, and asks for a number that needs no step
+(one of the facts, beside others), one step or two. Some kinds are never trained on: how a model answers them
+shows whether it learned more than the templates.
 """
 
 from collections.abc import Callable
@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from random import Random
 
 NAMES = (
-    "Anna", "Ben", "Clara", "David", "Emma", "Frank", "Grace", "Henry", "Irene", "Jack", "Kate", "Leo", "Maria",
-    "Noah", "Olivia", "Paul", "Rosa", "Sam", "Tina", "Victor", "Wendy", "Yusuf", "Aisha", "Chen", "Diego", "Ingrid",
-    "Kofi", "Lena", "Mateo", "Priya",
+    "Anna", "Ben", "Clara", "David", "Emma", "Frank", "Grace", "Henry", "Irene", "Jack", "Kate", "Leo",
+    "Maria", "Noah", "Olivia", "Paul", "Rosa", "Sam", "Tina", "Victor", "Wendy", "Yusuf", "Aisha", "Chen",
+    "Diego", "Ingrid", "Kofi", "Lena", "Mateo", "Priya",
 )  # fmt: skip
 THINGS = (
-    "apples", "balls", "beads", "books", "buttons", "cards", "coins", "cookies", "crayons", "eggs", "flowers",
-    "grapes", "keys", "lemons", "marbles", "muffins", "nuts", "oranges", "pencils", "plums", "postcards", "ribbons",
-    "rocks", "shells", "socks", "spoons", "stamps", "stickers", "tickets", "toys",
+    "apples", "balls", "beads", "books", "buttons", "cards", "coins", "cookies", "crayons", "eggs",
+    "flowers", "grapes", "keys", "lemons", "marbles", "muffins", "nuts", "oranges", "pencils", "plums",
+    "postcards", "ribbons", "rocks", "shells", "socks", "spoons", "stamps", "stickers", "tickets", "toys",
 )  # fmt: skip
 HOLDERS = ("bags", "baskets", "boxes", "drawers", "jars", "trays")
 GETS = ("buys", "finds", "gets", "wins")
@@ -44,7 +44,9 @@ def _fact(rng: Random) -> WordProblem:
     facts = [f"{who} has {n} {what}" for who, n, what in zip(people, numbers, things, strict=True)]
     asked = rng.randrange(count)
     text = f"{', '.join(facts[:-1])} and {facts[-1]}."
-    return WordProblem(f"{text} How many {things[asked]} does {people[asked]} have?", numbers[asked])
+    return WordProblem(
+        f"{text} How many {things[asked]} does {people[asked]} have?", numbers[asked]
+    )
 
 
 def _together(rng: Random) -> WordProblem:

@@ -54,6 +54,8 @@ class StapoConfig(GRPOConfig):  # type: ignore[misc]
     """Token budget of one forward and backward pass."""
     packed: bool | None = None
     """Whether passes have no padding; by default on CUDA, where the model can."""
+    shared_prompts: bool | None = None
+    """Whether the responses to a prompt share the pass over it; by default on a CPU, where the model can."""
     advantage_epsilon: float = 1e-6
     """Added to the standard deviation of a group."""
     decayed: str = "matrices"

@@ -116,20 +116,6 @@ def packed_forward(
     return unpacked(output.log_probs), None if entropy is None else unpacked(entropy)
 
 
-def first_predicting(
-    prompt_lengths: Tensor, response_lengths: Tensor, width: int, length: int, packed: bool
-) -> Tensor:
-    """Return which hidden state of a pass predicts the first token of each response; the next ones follow.
-
-    The lengths are (R,) tokens, the result (R,) indices into the hidden states of all rows, one behind
-    another, each with `length` positions, of which `width` are of the response.
-    """
-    if packed:
-        return (prompt_lengths + response_lengths).cumsum(0) - response_lengths - 1
-    rows = torch.arange(len(prompt_lengths), device=prompt_lengths.device)
-    return rows * length + length - width - 1
-
-
 def packed_attention(
     module: torch.nn.Module,
     query: Tensor,

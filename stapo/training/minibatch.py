@@ -6,10 +6,13 @@ are computed together.
 """
 
 from dataclasses import dataclass, fields, replace
-from typing import Self
+from typing import Literal, Self
 
 import torch
 from torch import Tensor
+
+Layout = Literal["padded", "packed", "shared"]
+"""Of the sequences of a pass: see `stapo.training.forward` and `stapo.training.shared_prompts`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,13 +55,22 @@ class MiniBatch:
 
 
 def micro_batches(
-    prompt_lengths: Tensor, response_lengths: Tensor, rows: Tensor, token_budget: int, packed: bool
+    prompt_lengths: Tensor,
+    response_lengths: Tensor,
+    rows: Tensor,
+    token_budget: int,
+    layout: Layout = "padded",
+    group_size: int = 1,
 ) -> list[Tensor]:
     """Return micro-batches of the sequences `rows` (R,), of similar length, the longest sequences first.
 
     The lengths are (B,). The budget limits the positions that are computed: the tokens alone if packed,
-    otherwise rows x (longest prompt + longest response); a longer sequence is alone.
+    otherwise rows x (longest prompt + longest response); a longer sequence is alone. With shared prompts,
+    the rows of each `group_size` are together.
     """
+    if layout == "shared":
+        return _of_groups(prompt_lengths, response_lengths, rows, token_budget, group_size)
+    packed = layout == "packed"
     order = torch.argsort((prompt_lengths + response_lengths)[rows], descending=True, stable=True)
     found: list[list[int]] = []
     longest_prompt = longest_response = tokens = 0
@@ -76,13 +88,46 @@ def micro_batches(
     return [torch.tensor(micro_batch, device=rows.device) for micro_batch in found]
 
 
+def _of_groups(
+    prompt_lengths: Tensor,
+    response_lengths: Tensor,
+    rows: Tensor,
+    token_budget: int,
+    group_size: int,
+) -> list[Tensor]:
+    """Return micro-batches in which the responses to a prompt share it; a group that is too long is divided.
+
+    The positions are those of each prompt and, for each of its responses, as many as the longest one has.
+    """
+    groups: dict[int, list[int]] = {}
+    for row in rows.tolist():
+        groups.setdefault(row // group_size, []).append(row)
+    prompts, responses = prompt_lengths.tolist(), response_lengths.tolist()
+    found: list[list[int]] = []
+    positions = 0  # Of all groups of the last micro-batch.
+    for group in groups.values():
+        kept = 0  # Rows of this group in the last micro-batch.
+        before, longest = positions, 0
+        for row in sorted(group, key=responses.__getitem__, reverse=True):
+            longest = max(longest, responses[row])
+            positions = before + prompts[row] + (kept + 1) * longest
+            if not found or positions > token_budget:
+                found.append([])
+                kept, before, longest = 0, 0, responses[row]
+                positions = prompts[row] + longest
+            found[-1].append(row)
+            kept += 1
+    return [torch.tensor(micro_batch, device=rows.device) for micro_batch in found]
+
+
 def micro_batches_by_rank(
     prompt_lengths: Tensor,
     response_lengths: Tensor,
     rows: Tensor,
     token_budget: int,
     num_ranks: int,
-    packed: bool,
+    layout: Layout = "padded",
+    group_size: int = 1,
 ) -> list[list[Tensor]]:
     """Return the micro-batches of each rank: the same number for each, with about the same work.
 
@@ -93,7 +138,7 @@ def micro_batches_by_rank(
     order = torch.argsort((prompt_lengths + response_lengths)[rows], descending=True, stable=True)
     rows_by_rank = [rows[order[rank::num_ranks]] for rank in range(num_ranks)]
     by_rank = [
-        micro_batches(prompt_lengths, response_lengths, own, token_budget, packed)
+        micro_batches(prompt_lengths, response_lengths, own, token_budget, layout, group_size)
         for own in rows_by_rank
     ]
     most = max(len(parts) for parts in by_rank)

@@ -46,11 +46,12 @@ from stapo.records.tokens import (
     Kind,
     sample_sizes,
 )
-from stapo.training.forward import Sequences, first_predicting
+from stapo.training.forward import Sequences
 from stapo.training.head import scaled, whole_logits
 from stapo.training.loss import TokenTables
 from stapo.training.minibatch import MiniBatch
 from stapo.training.ranks import Ranks
+from stapo.training.shared_prompts import first_predicting
 from stapo.training.token_text import text_of
 
 SORTED = ("step", "prompt", "response", "position")
@@ -186,12 +187,7 @@ class TokenRecorder:
         """Keep outputs (2, R, W) and states (rows, length, hidden size) of the sampled tokens of a pass."""
         own, index = (self.rows.unsqueeze(1) == rows.cpu()).nonzero().unbind(dim=1)
         positions, index = self.positions[own].to(rows.device), index.to(rows.device)
-        first = first_predicting(
-            *self.batch.take(rows).lengths(),
-            outputs.shape[2],
-            states.shape[1],
-            self.trainer.args.packed,
-        )
+        first = first_predicting(self.sequences.take(rows), self.trainer.layout)
         self.own += own.tolist()
         self.current.append(outputs[:, index, positions])
         self.hidden.append(states.flatten(0, 1)[first[index] + positions])

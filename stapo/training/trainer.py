@@ -30,8 +30,9 @@ from stapo.records.tokens import rows_per_step
 from stapo.training.checkpoints import ResumableTrainer
 from stapo.training.config import StapoConfig, check
 from stapo.training.forward import PACKED, Sequences, packed_forward, padded_forward
-from stapo.training.minibatch import MiniBatch, micro_batches
+from stapo.training.minibatch import Layout, MiniBatch, micro_batches
 from stapo.training.ranks import Ranks, reference_model, reshard, sum_in_float32, whole_rollout
+from stapo.training.shared_prompts import SHARED, shared_forward
 from stapo.training.token_recorder import TokenRecorder
 from stapo.training.update import update, without_gradient
 
@@ -40,6 +41,7 @@ TAKEN = (
     "old_entropies", "ref_per_token_logps", "sampling_per_token_logps", "proxy_logps",
 )  # fmt: skip
 """Tensors of TRL's rollout that are used."""
+FORWARD = {"padded": padded_forward, "packed": packed_forward, "shared": shared_forward}
 REPLACED = {"advantages", "num_items_in_batch", "importance_sampling_ratio"}
 """Those of TRL's loss, instead of which there are ours."""
 
@@ -77,23 +79,13 @@ class StapoTrainer(ResumableTrainer):
         if isinstance(model, str):
             # TRL sets `trust_remote_code` itself, but would otherwise also read pickled weights.
             args.model_init_kwargs = {"use_safetensors": True, **(args.model_init_kwargs or {})}
-        if args.packed is None:
-            can = isinstance(model, str) or has_full_attention(model)
-            args.packed = args.device.type == "cuda" and can
-        if args.packed and isinstance(model, str):
-            args.model_init_kwargs["attn_implementation"] = PACKED
-        elif args.packed:
-            model.set_attn_implementation(PACKED)  # The reference model has the same.
         self._behaviour_entropies: Any = None  # Set during TRL's rollout, like the next.
         self._rollout_rewards: Any = None
         self._seconds: dict[str, float] = {}
         self._record: StepRecord | None = None
         self._tokens: dict[str, Any] | None = None
         super().__init__(model, reward_funcs, args, *others, **named)
-        if args.packed and not has_full_attention(self.model):
-            raise ValueError(
-                "packed: the model's attention does not know sequences; set packed=False"
-            )
+        self._lay_out()  # The reference model has the same attention.
         ends = {"eos_token_id": self.eos_token_ids, "pad_token_id": self._tokenizer.pad_token_id}
         self.model.generation_config = GenerationConfig(**ends)
         self._marks = marks_of(self._tokenizer)
@@ -109,6 +101,27 @@ class StapoTrainer(ResumableTrainer):
             engine = self.vllm_generation.llm
             engine.generate = seeded(engine.generate, self._response_seeds)
             set_seed(args.seed, device_specific=True)  # The engine has set that of the process.
+
+    def _lay_out(self) -> None:
+        """Choose how the sequences of a pass are laid out, and set the attention of the model."""
+        args, can = self.args, has_full_attention(self.model)
+        on_cpu = args.device.type == "cpu"
+        if args.packed is None:
+            args.packed = can and not (on_cpu or args.shared_prompts)
+        if args.shared_prompts is None:
+            args.shared_prompts = can and on_cpu and not args.packed
+        if (args.packed or args.shared_prompts) and not can:
+            about = "the model's attention does not know sequences"
+            raise ValueError(f"packed, shared_prompts: {about}; leave both out")
+        if self.layout != "padded":
+            self.model.set_attn_implementation(PACKED if args.packed else SHARED)
+
+    @property
+    def layout(self) -> Layout:
+        """How the sequences of a pass are laid out."""
+        if self.args.packed:
+            return "packed"
+        return "shared" if self.args.shared_prompts else "padded"
 
     def create_accelerator_and_postprocess(self) -> None:
         """Let the Accelerator sum in float32."""
@@ -194,7 +207,8 @@ class StapoTrainer(ResumableTrainer):
         mask = sequences.mask[:, -sequences.width :]
         lengths = sequences.mask[:, : -sequences.width].sum(dim=1), mask.sum(dim=1)
         rows = torch.arange(len(mask), device=mask.device)
-        parts = micro_batches(*lengths, rows, self.args.micro_batch_tokens, self.args.packed)
+        asked = self.args.micro_batch_tokens, self.layout, self.num_generations
+        parts = micro_batches(*lengths, rows, *asked)
         parts += [rows[:0]] * (Ranks(self.accelerator).largest(len(parts)) - len(parts))
         forward = partial(self._forward, model, sequences, min_p=min_p)
         return without_gradient(forward, parts, mask)
@@ -223,9 +237,8 @@ class StapoTrainer(ResumableTrainer):
         self, model: Any, sequences: Sequences, rows: Tensor, min_p: float | None = None
     ) -> tuple[Tensor, Tensor | None]:
         """Return log-probs and entropies of some rows, (max(R, 1), longest response of these rows)."""
-        compute = packed_forward if self.args.packed else padded_forward
         with self.accelerator.autocast():
-            return compute(model, sequences.take(rows), min_p)
+            return FORWARD[self.layout](model, sequences.take(rows), min_p)
 
     # Update
 
@@ -287,7 +300,7 @@ class StapoTrainer(ResumableTrainer):
             ranks,
             group_size=self.num_generations,
             micro_batch_tokens=self.args.micro_batch_tokens,
-            packed=self.args.packed,
+            layout=self.layout,
             statistics="behaviour" if first else self.args.statistics,
             seed=seed,
             selected=tokens.selected if tokens else None,

@@ -22,7 +22,7 @@ from stapo.objective.selection import quantiles
 from stapo.records.step import QUANTILES, StepRecord
 from stapo.study.files import SEED, load, named, own_code
 from stapo.training.loss import NUM_SUMS, TokenTables, micro_batch_loss
-from stapo.training.minibatch import MiniBatch, micro_batches_by_rank
+from stapo.training.minibatch import Layout, MiniBatch, micro_batches_by_rank
 from stapo.training.ranks import Ranks
 
 Forward = Callable[[Tensor], tuple[Tensor, Tensor | None]]
@@ -46,7 +46,7 @@ def update(
     *,
     group_size: int,
     micro_batch_tokens: int,
-    packed: bool = False,
+    layout: Layout = "padded",
     statistics: Statistics = "behaviour",
     seed: int = 0,
     selected: Selected | None = None,
@@ -57,7 +57,7 @@ def update(
     """Compute the loss of a whole mini-batch and accumulate its gradient in the parameters of `forward`.
 
     The mini-batch is the same on every rank; the responses of a group are consecutive rows. The budget of one
-    pass, `micro_batch_tokens`, counts prompts and responses, and padding unless `forward` is `packed`. A
+    pass, `micro_batch_tokens`, counts prompts and responses in the `layout` of `forward`. A
     random selection needs another `seed` in every step. `keep` (B, T) bool are the tokens that contribute,
     None for those that the method selects; `state` is what its penalty remembers, None in its first step.
 
@@ -71,7 +71,7 @@ def update(
         """Return this rank's micro-batches of the rows for which `needed`, (B,) bool, is true."""
         rows = needed.nonzero().flatten()
         by_rank = micro_batches_by_rank(
-            *batch.lengths(), rows, micro_batch_tokens, ranks.number, packed
+            *batch.lengths(), rows, micro_batch_tokens, ranks.number, layout, group_size
         )
         return by_rank[ranks.index]
 

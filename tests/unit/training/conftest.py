@@ -16,7 +16,7 @@ def reference(world, tmp_path_factory) -> Path:
     return out
 
 
-@pytest.fixture(scope="module", params=[False, True], ids=["padded", "packed"])
+@pytest.fixture(scope="module", params=["padded", "packed", "shared"])
 def base(tmp_path_factory, request) -> Any:
     """A trainer, a mini-batch, and a copy of the policy."""
     return build(tmp_path_factory.mktemp("trainer"), request.param)

@@ -60,7 +60,7 @@ WHOLE = {
 """Methods whose tokens and losses follow from a mini-batch without a draw."""
 
 
-def build(folder: Path, packed: bool) -> tuple[StapoTrainer, dict[str, Tensor], Any]:
+def build(folder: Path, layout: str) -> tuple[StapoTrainer, dict[str, Tensor], Any]:
     """Return a trainer, a mini-batch and a copy of the policy that nothing wraps."""
     torch.manual_seed(0)
     config = Qwen3Config(
@@ -70,7 +70,8 @@ def build(folder: Path, packed: bool) -> tuple[StapoTrainer, dict[str, Tensor], 
     policy = Qwen3ForCausalLM(config)
     plain = copy.deepcopy(policy)
     args = StapoConfig(
-        str(folder), per_device_train_batch_size=GROUP, num_generations=GROUP, packed=packed,
+        str(folder), per_device_train_batch_size=GROUP, num_generations=GROUP,
+        packed=layout == "packed", shared_prompts=layout == "shared",
         steps_per_generation=2, micro_batch_tokens=60, use_cpu=True, bf16=False, report_to="none",
     )  # fmt: skip
     trainer = StapoTrainer(
@@ -89,9 +90,10 @@ def build(folder: Path, packed: bool) -> tuple[StapoTrainer, dict[str, Tensor], 
 def mini_batch(policy: Any) -> dict[str, Tensor]:
     """Return a mini-batch whose old and reference log-probs are those of other weights; it has a proxy."""
     generator = torch.Generator().manual_seed(1)
-    prompts, lengths = torch.tensor([1, 3, 5] * 6), torch.tensor(LENGTHS)
+    prompts, lengths = torch.tensor([1, 3, 5]).repeat_interleave(GROUP), torch.tensor(LENGTHS)
+    of_groups = torch.randint(3, VOCABULARY, (len(ROWS) // GROUP, PROMPT), generator=generator)
     batch = {
-        "prompt_ids": torch.randint(3, VOCABULARY, (len(ROWS), PROMPT), generator=generator),
+        "prompt_ids": of_groups.repeat_interleave(GROUP, dim=0),
         "prompt_mask": (torch.arange(PROMPT).flip(0) < prompts.unsqueeze(1)).long(),
         "completion_ids": torch.randint(3, VOCABULARY, (len(ROWS), WIDTH), generator=generator),
         "completion_mask": (torch.arange(WIDTH) < lengths.unsqueeze(1)).long(),
