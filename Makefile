@@ -9,7 +9,7 @@ export TOKENIZERS_PARALLELISM := false
 # Not the installed scripts: their first line fails if the path contains spaces or dollars.
 RUN := python -P -m
 
-.PHONY: help setup venv setup-gpu smoke test test-all test-cpus test-vllm test-torch test-torch-oldest test-torch-newest mutants gpu lint site lock
+.PHONY: help setup venv setup-gpu smoke real test test-all test-cpus test-vllm test-torch test-torch-oldest test-torch-newest mutants gpu lint site lock
 .DELETE_ON_ERROR:
 
 help: ## list all targets
@@ -34,6 +34,10 @@ setup-gpu: ## the same, with vLLM for GPUs
 smoke: setup ## run the whole pipeline with a tiny model on the CPU
 	$(RUN) snakemake --workflow-profile workflows/profiles/smoke
 	$(RUN) stapo show workflows/studies/smoke.yaml
+
+real: setup ## train and evaluate a real language model of 135 million parameters on the CPU
+	$(RUN) snakemake --configfile workflows/studies/smollm2-words.yaml
+	$(RUN) stapo show workflows/studies/smollm2-words.yaml
 
 test: setup lint site ## run lint, type checks, the site, the fast tests, and one reduced pipeline with a rerun and verify
 	$(RUN) pytest -q -n 2 --dist worksteal -m "not slow"

@@ -2,7 +2,7 @@
 
 import errno
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from stapo.text import plain
 
@@ -38,3 +38,12 @@ def from_hub(get: Callable[[], T]) -> T:
             raise
         reason = plain((str(error).strip().splitlines() or [type(error).__name__])[0])
         raise HubError(f"{reason}; {REMEDY}") from error
+
+
+def data_set(hub: str, subset: str | None, revision: str, split: str) -> Any:
+    """Return the rows of a data set on the Hub, or in its cache; errors as of `from_hub`."""
+    # Imported here, since it takes seconds.
+    from datasets import load_dataset
+
+    named = [hub, subset] if subset else [hub]
+    return from_hub(lambda: load_dataset(*named, revision=revision, split=split))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from stapo.answers import Reader, Setting, built_in, is_built_in, last_boxed
 from stapo.evaluation.grading import grade_all
-from stapo.hub import from_hub
+from stapo.hub import data_set
 from stapo.models.worlds import benchmark_problems
 from stapo.records.responses import AnsweredProblem
 from stapo.study.files import Row, load, own_code, rows_checksum
@@ -53,7 +53,7 @@ def benchmark_rows(metadata: Mapping[str, Any]) -> list[Row]:
     count, sha256 = metadata["rows"], metadata["sha256"]
     if "hub" in metadata:
         source, found = _hub_rows(
-            *(metadata[name] for name in ("hub", "revision", "split", "names"))
+            *(metadata.get(name) for name in ("hub", "subset", "revision", "split", "names"))
         )
     elif metadata["builder"] in GENERATED:
         source, problems = metadata["family"], benchmark_problems(metadata["family"], count)
@@ -68,16 +68,15 @@ def benchmark_rows(metadata: Mapping[str, Any]) -> list[Row]:
     return found
 
 
-def _hub_rows(hub: str, revision: str, split: str, names: list[str]) -> tuple[str, list[Row]]:
+def _hub_rows(
+    hub: str, subset: str | None, revision: str, split: str, names: list[str]
+) -> tuple[str, list[Row]]:
     """Return the source and the rows of a benchmark on the Hub, or of a local file with one of its names.
 
     Raises:
         ValueError: a row has no question or answer.
         FileNotFoundError: `STAPO_DATA_DIR` is set but does not contain the benchmark.
     """
-    # Imported here, since it takes seconds.
-    from datasets import load_dataset
-
     if directory := os.environ.get(DATA_DIR):
         files = [
             Path(directory, f"{name}{end}") for name in names for end in (".jsonl", ".parquet")
@@ -87,10 +86,13 @@ def _hub_rows(hub: str, revision: str, split: str, names: list[str]) -> tuple[st
             wanted = f"no {' or '.join(names)} as .jsonl or .parquet"
             raise FileNotFoundError(f"{directory} ({DATA_DIR}): {wanted}")
         source, kind = str(path), "parquet" if path.suffix == ".parquet" else "json"
+        # Imported here, since it takes seconds.
+        from datasets import load_dataset
+
         loaded = load_dataset(kind, data_files=source, split="train")
     else:
         source = f"{hub} at {revision}"
-        loaded = from_hub(lambda: load_dataset(hub, revision=revision, split=split))
+        loaded = data_set(hub, subset, revision, split)
     return source, [normalise(row, f"{source}, row {i}") for i, row in enumerate(loaded)]
 
 

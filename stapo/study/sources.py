@@ -11,6 +11,7 @@ from stapo.study.fields import (
     HubId,
     LocalFile,
     MemberOfWheel,
+    Name,
     Package,
     Revision,
     Rows,
@@ -18,6 +19,7 @@ from stapo.study.fields import (
     Steps,
     Strict,
     Version,
+    off,
     unit,
 )
 
@@ -97,6 +99,7 @@ class HubData(Strict):
 
     hub: HubId = Field(description="Repository id, such as BytedTsinghua-SIA/DAPO-Math-17k")
     revision: Revision = Field(description="Commit of the repository, 40 hex digits, or main")
+    subset: Name | None = off("Subset of the data set, such as main; default: its only one")
     split: Annotated[str, StringConstraints(pattern=SPLIT)] = Field(
         "train", description="Split of the data set"
     )

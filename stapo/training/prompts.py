@@ -10,7 +10,7 @@ from random import Random
 from typing import Any
 
 from stapo.files import canonical, fingerprint, read_published, write_json, write_jsonl
-from stapo.hub import from_hub
+from stapo.hub import data_set
 from stapo.models.worlds import training_problems
 from stapo.study import StudyError
 from stapo.study.files import RowsFile
@@ -113,9 +113,7 @@ def _hub_rows(data: HubData) -> Iterator[dict[str, str]]:
     Raises:
         StudyError: a row has no question and answer, or lacks the wrapper that is to be removed.
     """
-    from datasets import load_dataset
-
-    rows = from_hub(lambda: load_dataset(data.hub, revision=data.revision, split=data.split))
+    rows = data_set(data.hub, data.subset, data.revision, data.split)
     for index, row in enumerate(rows):
         try:
             if named := {"question", "answer"} <= row.keys():
