@@ -13,6 +13,7 @@ import shlex
 import signal
 import sys
 from functools import partial
+from math import ceil
 from pathlib import Path
 
 from snakemake.utils import min_version
@@ -21,7 +22,7 @@ from snakemake.utils import min_version
 sys.path.sort(key=lambda path: path == workflow.basedir)
 
 from stapo import locks, paths, stages
-from stapo.operations import terminal
+from stapo.operations import memory, terminal
 from stapo.study.checks import slug
 from stapo.study.loader import shown_path
 from stapo.study.reading import VARIABLE, read_resolved, resolved_path, write_resolved
@@ -140,7 +141,9 @@ onstart:
         terminal.tell([error])
         sys.exit(2)
     # Before this version of the study is written: reasons compare with the earlier ones.
-    terminal.tell(terminal.first_lines(STUDY, STUDY_NAMED, os.path.relpath(log[0])))
+    terminal.tell(
+        terminal.first_lines(STUDY, STUDY_NAMED, os.path.relpath(log[0]), ON_CPU)
+    )
     write_resolved(STUDY)
 
 

@@ -1,4 +1,4 @@
-"""What a study costs before anything is spent: jobs, hours, GPU-hours, disk.
+"""What a study costs before anything is spent: jobs, hours, GPU-hours, disk, and memory without GPUs.
 
 A first-order model, which reads no files, informs, and refuses nothing. Units are seconds, bytes and
 floating-point operations (FLOPs). Every assumption is a constant below with its source.
@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.text import Text
 
 from stapo.models.shapes import Shape, shape_of
+from stapo.operations.memory import SETTING, needed_bytes, too_large
 from stapo.operations.status import lines_of, progress, span, table_of
 from stapo.records.arms import MOMENT_ROLLOUTS
 from stapo.stages import Job, jobs_of
@@ -197,7 +198,8 @@ def plan(study: Study, gpu: str = "h200", gpus: int = 8) -> dict[tuple[str, str]
     """Return what a study costs, by stage and size.
 
     Of all jobs together: `jobs`, `hours` one after another, `gpu_hours`, and `disk`, the bytes of the results
-    and of one step checkpoint of each training. `gpus` are those of one training; 1 on a CPU.
+    and of one step checkpoint of each training. `memory` are the bytes of the largest job, 0 on GPUs, and for
+    stages of which none are estimated. `gpus` are those of one training; 1 on a CPU.
 
     Raises:
         StudyError: an unknown device, or models of unknown shape.
@@ -212,7 +214,12 @@ def plan(study: Study, gpu: str = "h200", gpus: int = 8) -> dict[tuple[str, str]
             of_one = gpus if job.stage == "train" else max(study.gpus_of(job.stage), 1)
             costs: dict[str, Any] = {"jobs": 1, "hours": seconds / 3600, "disk": disk}
             costs["gpu_hours"] = costs["hours"] * of_one
-            found.setdefault((job.stage, size), Counter()).update(costs)
+            total = found.setdefault((job.stage, size), Counter(memory=0))
+            total.update(costs)
+            if job.stage in SETTING and not DEVICES[gpu].is_gpu:
+                method = job.name.split("/")[1]
+                needed = needed_bytes(study, job.stage, size, method)
+                total["memory"] = max(total["memory"], int(needed))
     return found
 
 
@@ -260,11 +267,18 @@ def print_plan(study: Study, gpu: str, gpus: int, console: Console, dollars: flo
         # Trainings beside each other, as many as there is room for.
         whole = (f"{span(3600 * hours / of)} on {of}" for of in (gpus, 8 * gpus))
         console.print(Text(f"if no {gpu} ever waits: {', '.join(whole)}"))
-    table = table_of("", "stage", "size", "jobs", "mean of a job", f"hours of {gpu}", "GB")
+    on_cpu = not DEVICES[gpu].is_gpu
+    memory = ["GB of memory"] * on_cpu
+    table = table_of(
+        "", "stage", "size", "jobs", "mean of a job", f"hours of {gpu}", "GB of disk", *memory
+    )
     for (stage, size), cost in costs.items():
         mean = span(3600 * cost["hours"] / cost["jobs"])
-        numbers = f"{cost['gpu_hours']:,.2f}", _gigabytes(cost["disk"])
+        numbers = [f"{cost['gpu_hours']:,.2f}", _gigabytes(cost["disk"])]
+        numbers += [_gigabytes(cost["memory"]) if cost["memory"] else "-"] * on_cpu
         table.add_row(stage, size, str(cost["jobs"]), mean, *numbers)
     console.print(table)
+    for line in too_large(study) if on_cpu else ():
+        console.print(Text(line, style="yellow"), soft_wrap=True)
     for line in (*lines_of("waiting", progress(study)), ESTIMATED):
         console.print(Text(line), style="dim", soft_wrap=True)

@@ -19,6 +19,7 @@ from typing import Any
 
 from stapo import paths
 from stapo.operations.check import idle
+from stapo.operations.memory import too_large
 from stapo.operations.plan import plan
 from stapo.operations.status import (
     BY_SIGNAL,
@@ -143,10 +144,16 @@ def tell(lines: Iterable[object]) -> None:
         print(f"study: {line}", file=sys.stderr)  # noqa: T201
 
 
-def first_lines(study: Study, file: str, log: str) -> list[str]:
-    """Return what is made again, and where the progress of a run of a study file is."""
+def first_lines(study: Study, file: str, log: str, on_cpu: Iterable[str] = ()) -> list[str]:
+    """Return what is made again, doubts, and where the progress of a run of a study file is.
+
+    `on_cpu` are the stages that run on the CPUs of this machine.
+    """
+    doubts = [*idle(study)]
+    with suppress(StudyError):  # Models of unknown shape.
+        doubts += too_large(study, on_cpu)
     watch = f"logs: logs/{study.name}/, {log}; progress, in another terminal: stapo status {file}"
-    return [*lines_of("outdated", progress(study)), *(f"warning: {x}" for x in idle(study)), watch]
+    return [*lines_of("outdated", progress(study)), *(f"warning: {x}" for x in doubts), watch]
 
 
 def tell_end(study: Study, file: str, succeeded: bool) -> None:

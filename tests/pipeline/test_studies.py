@@ -7,7 +7,7 @@ from world import STATES, World
 
 from stapo.repository import ROOT, STUDIES
 from stapo.stages import jobs_of
-from stapo.study import read_study
+from stapo.study import merge, read_study
 
 PROFILES = ROOT / "workflows" / "profiles"
 
@@ -30,6 +30,15 @@ def test_every_profile_is_one(tmp_path, profile):
     said = World(tmp_path, STATES).run("--workflow-profile", str(PROFILES / profile), "-n", "-p")
     gpus = {"smoke": 0, "workstation": 8, "slurm": 8}[profile]
     assert f"--gpus {gpus} --nodes 1 2>&1 | tee -i logs/states/runs" in said
+
+
+def test_a_training_larger_than_the_machine_runs_alone_on_all_cores_and_is_warned_of(tmp_path):
+    study = merge(STATES, {"training": {"prompts_per_batch": 65_536, "group_size": 1024}})
+    world = World(tmp_path, study, stub=True)
+    said = world.run("-p")
+    assert "warning: train tiny/stapo needs about " in said
+    assert "OMP_NUM_THREADS=2 " in said.partition(" run train ")[0].rpartition("\n")[2]
+    assert "OMP_NUM_THREADS=1 " in said.partition(" run generate ")[0].rpartition("\n")[2]
 
 
 def test_check_and_snakemake_refuse_the_same_with_the_same_lines(tmp_path):

@@ -63,3 +63,45 @@ def in_profile(name, rule, default=None):
 
 # Seconds before the time limit of a training at which Slurm tells it to save and end; at most half of the limit.
 NOTICE_SECONDS = min(3600, 30 * int(in_profile("runtime", "train", 24 * 60)))
+
+
+# Stages whose jobs run on the CPUs of this machine: it has no cluster, and they get no GPU.
+ON_CPU = [
+    stage
+    for stage in memory.SETTING
+    if workflow.nodes is None
+    and not int(in_profile("gpu", stage, STUDY.gpus_of(stage)))
+]
+MEMORY = {"mem_mb", "mem_mib", "mem"}
+if ON_CPU and MEMORY.isdisjoint(RESOURCES.resources):
+    # A job that needs more is taken to need all of it: it starts alone.
+    workflow.register_resource("mem_mb", int(memory.machine_bytes() / 1e6))
+
+
+def needed(stage, w):
+    """The bytes that a job needs; 0 if the shape of its model is not known yet."""
+    try:
+        return memory.needed_bytes(STUDY, stage, size_of(w), w.get("method", ""))
+    except StudyError:
+        return 0
+
+
+def size_of(w):
+    """The size of the model of a job."""
+    return w.get("size") or checkpoint_of(w).size
+
+
+def memory_of(stage):
+    """The resource for the memory of a job that runs on the CPUs of this machine."""
+    of = lambda w: ceil(needed(stage, w) / 1e6)
+    return {"mem_mb": of} if stage in ON_CPU else {}
+
+
+def cores_of(stage):
+    """One thread; all cores together where memory has room for fewer jobs than there are cores."""
+
+    def of(w):
+        fitting = memory.machine_bytes() // max(needed(stage, w), 1)
+        return max((RESOURCES.cores or 1) // max(int(fitting), 1), 1)
+
+    return of if stage in ON_CPU else 1

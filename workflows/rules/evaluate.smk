@@ -18,8 +18,10 @@ rule generate:
         log_of(paths.RESPONSES),
     wildcard_constraints:
         checkpoint=one_of(FULL),
+    threads: cores_of("generate")
     resources:
         gpu=STUDY.gpus_of("generate"),
+        **memory_of("generate"),
     params:
         made_by=made_by("generate", "{checkpoint}/{decoding}"),
     shell:

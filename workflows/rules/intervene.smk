@@ -16,8 +16,10 @@ if STUDY.intervened():
             log_of(paths.INTERVENTION).replace(".{suffix}", ""),
         wildcard_constraints:
             checkpoint=one_of(STUDY.intervened()),
+        threads: cores_of("intervene")
         resources:
             gpu=STUDY.gpus_of("intervene"),
+            **memory_of("intervene"),
         params:
             made_by=made_by("intervene", "{checkpoint}"),
         shell:

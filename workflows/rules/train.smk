@@ -13,8 +13,10 @@ rule train:
         at(paths.RUN_PROVENANCE),
     log:
         log_of(paths.MODEL),
+    threads: cores_of("train")
     resources:
         gpu=STUDY.gpus_of("train"),
+        **memory_of("train"),
         nodes=1,
         slurm_extra=f"--signal={NOTICE.name[3:]}@{NOTICE_SECONDS}",
     params:
