@@ -163,6 +163,22 @@ def status(study: StudyFile, as_json: JsonOption = False) -> None:
 
 
 @app.command()
+def clean(
+    study: StudyFile,
+    remove: Annotated[bool, typer.Option("--remove", help="Remove them")] = False,
+) -> None:
+    """Print what step checkpoints of finished trainings take, or remove them. No result needs them.
+
+    A training with more steps would go on from them.
+
+    Example: stapo clean workflows/studies/smoke.yaml
+    """
+    from stapo.operations.clean import clean as cleaned
+
+    cleaned(study_of(study), console(), remove)
+
+
+@app.command()
 def schema() -> None:
     """Print the JSON schema of study files.
 

@@ -134,7 +134,7 @@ def trainer_config(
         gradient_accumulation_steps=1,
         **{name: getattr(training, name) for name in OF_A_STUDY},
         # Optimiser
-        lr_scheduler_type="constant_with_warmup",
+        lr_scheduler_type="constant_with_warmup",  # `stapo.training.shorter` relies on it.
         max_grad_norm=training.gradient_clip,
         disable_dropout=True,
         # Rollouts

@@ -2,7 +2,7 @@
 
 import shutil
 import signal
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -40,6 +40,7 @@ from stapo.training.launch import NOTICE
 from stapo.training.prompts import chat_rows, prompt_order
 from stapo.training.ranks import TIMEOUT, residual_dtype, say
 from stapo.training.rewards import reward_functions
+from stapo.training.shorter import adopt_shorter
 from stapo.training.token_recorder import write_tokens
 from stapo.training.trainer import StapoTrainer
 
@@ -84,6 +85,13 @@ class TrainingJob(TrainerJob):
         """Step -> directory in which its weights are kept until they are published."""
         return {step: self.work / "weights" / f"step{step}" for step in self.kept_steps}
 
+    def made_of(self, config: Mapping[str, Any]) -> str:
+        """Return a fingerprint of a configuration with this base model and these prompts.
+
+        With checksums, since the same configuration may give a base model or prompts with other bits.
+        """
+        return fingerprint([config, sums_of(self.base), file_sha256(self.prompts)])
+
 
 def train(job: TrainingJob) -> None:
     """Train, resuming from the newest complete step checkpoint, and publish the result.
@@ -113,6 +121,9 @@ def train(job: TrainingJob) -> None:
         order = prompt_order(len(rows), job.training, job.seed)
         prompts = Dataset.from_list(rows).select(order)
         trainer = watch.trainer = _trainer(job, watch, model, tokenizer, ends, prompts)
+        if state.is_main_process:
+            identity = trainer.checkpoint_identity()
+            adopt_shorter(job.work, job.config, job.kept, identity, job.made_of)
         train_from_newest(trainer, job.work, job.kept, job.study)
         done, steps = trainer.state.global_step, job.training.steps
         if watch.asked and done < steps:
@@ -158,8 +169,7 @@ def _trainer(
 ) -> StapoTrainer:
     """Return the trainer of a job, for the rows of its prompts in their order."""
     training, metrics, tokens = job.training, job.work / METRICS_FILE, job.work / TOKENS_LOG
-    # With checksums, since the same configuration may give a base model or prompts with other bits.
-    made_of = fingerprint([job.config, sums_of(job.base), file_sha256(job.prompts)])
+    made_of = job.made_of(job.config)
 
     def on_metrics(record: StepRecord) -> None:
         append_jsonl(metrics, as_line(record))
@@ -284,6 +294,8 @@ def _provenance(job: TrainingJob, outputs: list[Path]) -> dict[str, Any]:
     seconds = sum(record["seconds"].get(phase, 0) for record in metrics for phase in PHASES)
     environment_now, tried = environment(), attempts(job.work)
     known = [record["joules"] for record in tried if record.get("joules") is not None]
+    if tried[0]["after_step"]:  # The first steps are those of a shorter training.
+        known = []
     return {
         "fingerprint": fingerprint(job.config),
         "config": job.config,

@@ -193,6 +193,40 @@ def test_kept_weights_that_are_damaged_are_made_again(world, tmp_path, capsys):
     assert (tmp_path / "step4" / "model.safetensors").read_bytes() == whole
 
 
+@pytest.mark.parametrize("steps", [3, 4])
+def test_a_longer_training_goes_on_from_a_shorter_one_with_the_same_bits(
+    world, tmp_path, capsys, monkeypatch, steps
+):
+    """Also from the middle of a rollout; the last weights of the shorter one are kept ones of the longer."""
+
+    def trained(name: str, steps: int, kept: list[int], **changes: Any) -> Path:
+        training = TRAINING.model_copy(update={"steps": steps, "checkpoint_every": 2})
+        work = tmp_path / name
+        config = {"training": {"steps": steps, **changes}}
+        with patch.dict(rewards.BUILT_IN, boxed=parity_reward):
+            job = job_in(world, tmp_path, training, "stapo", config=config, kept_steps=kept)
+            run_module.train(replace(job, work=work, out=work / "published"))
+        return work
+
+    monkeypatch.setattr(module, "energy_joules", lambda: 5.0)
+    short = trained("both/short", steps, [2])
+    trained("both/other", 5, [2], seed=7)
+    before = {path: path.read_bytes() for path in short.rglob("*") if path.is_file()}
+    capsys.readouterr()
+    long, alone = (trained(name, 6, [2, steps]) for name in ("both/long", "alone/long"))
+    said = capsys.readouterr().out
+    assert f"going on from step {steps} of {short}" in said
+    assert said.count("resuming after step") == said.count("training from step 0 of 6") == 1
+    assert_same(long / "published", alone / "published")
+    for step in (2, steps):
+        one, two = (work / f"published/step{step}/SHA256SUMS" for work in (long, alone))
+        assert one.read_bytes() == two.read_bytes()
+    assert {path: path.read_bytes() for path in before} == before
+    # What the shorter one used is not known to the longer.
+    used = [read_json(one / "published/provenance.json")["joules"] for one in (long, alone)]
+    assert used == [None, 0.0]
+
+
 def test_what_a_penalty_remembers_goes_on_where_the_checkpoint_was(world, tmp_path):
     method = replace(METHODS["adaptive-entropy"], part_args={"entropy_target": 9.0})
     for steps in (2, 4):  # The second training resumes after the first.
