@@ -1,5 +1,6 @@
 """The lm-eval task files of `benchmarks/`. Nothing here imports lm-eval."""
 
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,12 @@ from stapo.repository import BENCHMARKS
 
 TASK_PREFIX = "stapo_"
 """Prefix that no task of lm-eval has, so that a missing `--include_path` cannot run a built-in task."""
+
+
+INSTRUCTION = r" Please reason step by step, and put your final answer within \boxed{}."
+"""The paper's words; the single space before them is JustRL's, the paper does not show it."""
+INSTRUCTIONS = {"question": "", "math_question": INSTRUCTION}
+"""Function of `stapo.evaluation.task` that a task names as `doc_to_text` -> what it appends to a question."""
 
 
 class _TaskLoader(yaml.SafeLoader):
@@ -33,18 +40,39 @@ def benchmark_definitions() -> dict[str, dict[str, Any]]:
     return tasks
 
 
-def own_definition(name: str, rows: int, sha256: str, instruction: bool) -> dict[str, Any]:
+def own_definition(name: str, rows: int, sha256: str) -> dict[str, Any]:
     """Return the task of a study's own benchmark, in the form of those in `benchmarks/`.
 
-    The checksum is that of its questions and answers; the paper's instruction may follow each question.
+    The checksum is that of its questions and answers.
     """
-    prompt = "math_question" if instruction else "question"
     return {
         **_read_task(BENCHMARKS / "math" / "_base.yaml"),
         "task": TASK_PREFIX + name,
-        "doc_to_text": f"!function stapo.evaluation.task.{prompt}",
         "metadata": {"version": 1, "rows": rows, "sha256": sha256},
     }
+
+
+def asking(definition: Mapping[str, Any], instruction: str) -> dict[str, Any]:
+    """Return a task with this instruction after each question, and no other."""
+    names = {text: name for name, text in INSTRUCTIONS.items()}
+    metadata = {key: value for key, value in definition["metadata"].items() if key != "instruction"}
+    if instruction not in names:
+        metadata["instruction"] = instruction
+    prompt = f"!function stapo.evaluation.task.{names.get(instruction, 'question')}"
+    return {**definition, "doc_to_text": prompt, "metadata": metadata}
+
+
+def instruction_of(definition: Mapping[str, Any]) -> str:
+    """Return what a task appends to each question.
+
+    Raises:
+        ValueError: `doc_to_text` of the task is no function of `stapo.evaluation.task`.
+    """
+    name = str(definition["doc_to_text"]).rpartition(".")[2]
+    if name not in INSTRUCTIONS:
+        known = ", ".join(INSTRUCTIONS)
+        raise ValueError(f"{definition['task']}: doc_to_text {name}: known are {known}")
+    return INSTRUCTIONS[name] + str(definition["metadata"].get("instruction", ""))
 
 
 def _read_task(path: Path) -> dict[str, Any]:

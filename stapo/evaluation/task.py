@@ -17,13 +17,11 @@ from stapo.hub import data_set
 from stapo.models.worlds import benchmark_problems
 from stapo.records.responses import AnsweredProblem
 from stapo.study.files import Row, load, own_code, rows_checksum
-from stapo.tasks import TASK_PREFIX, benchmark_definitions
+from stapo.tasks import INSTRUCTION, TASK_PREFIX, benchmark_definitions, instruction_of
 
 if TYPE_CHECKING:
     from datasets import DatasetDict
 
-INSTRUCTION = r" Please reason step by step, and put your final answer within \boxed{}."
-"""The paper's words; the single space before them is JustRL's, the paper does not show it."""
 DATA_DIR = "STAPO_DATA_DIR"
 QUESTION_COLUMNS = ("problem", "question", "prompt")
 ANSWER_COLUMNS = ("answer", "final_answer", "solution", "reward_model")
@@ -38,9 +36,12 @@ def load_rows(**metadata: Any) -> "DatasetDict":
     """Return the rows of a benchmark as split `test`, as lm-eval needs them; see `benchmark_rows`."""
     from datasets import Dataset, DatasetDict
 
-    # lm-eval gives `process_results` a row, and nothing of the task.
-    answer = json.dumps(metadata.get("answer", "boxed"))
-    rows = [{**row, "reader": answer} for row in benchmark_rows(metadata)]
+    # lm-eval gives the functions of a task a row, and no metadata.
+    answer, more = json.dumps(metadata.get("answer", "boxed")), metadata.get("instruction", "")
+    rows = [
+        {"question": row["question"] + more, "answer": row["answer"], "reader": answer}
+        for row in benchmark_rows(metadata)
+    ]
     return DatasetDict({"test": Dataset.from_list(rows)})
 
 
@@ -156,17 +157,13 @@ def benchmark_questions(benchmark: str) -> list[str]:
 
 def asked_of(task: Task, rows: Sequence[Row]) -> list[tuple[str, str]]:
     """Return the question as a model reads it, and the gold answer, of each row of a benchmark."""
-    instruction = _instruction(task)
+    instruction = instruction_of(task)
     return [(row["question"] + instruction, row["answer"]) for row in rows]
 
 
 def rows_of(task: Task, problems: Sequence[AnsweredProblem]) -> list[Row]:
-    """Return the benchmark rows of answered problems, without the instruction after the question.
-
-    Raises:
-        ValueError: `doc_to_text` of the task is no function of this module.
-    """
-    instruction = _instruction(task)
+    """Return the benchmark rows of answered problems, without the instruction after the question."""
+    instruction = instruction_of(task)
     return [
         {"question": one.question.removesuffix(instruction), "answer": one.gold} for one in problems
     ]
@@ -175,13 +172,6 @@ def rows_of(task: Task, problems: Sequence[AnsweredProblem]) -> list[Row]:
 def are_rows_of(task: Task, problems: Sequence[AnsweredProblem]) -> bool:
     """Return whether questions and golds have the checksum of the benchmark's rows, which are not loaded."""
     return bool(rows_checksum(rows_of(task, problems)) == task["metadata"]["sha256"])
-
-
-def _instruction(task: Task) -> str:
-    known = {one.__name__: one for one in (question, math_question)}
-    if (name := str(task["doc_to_text"]).rpartition(".")[2]) not in known:
-        raise ValueError(f"{task['task']}: doc_to_text {name}: known are {', '.join(known)}")
-    return known[name]({"question": ""})
 
 
 def question(doc: Row) -> str:

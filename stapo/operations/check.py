@@ -7,10 +7,13 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from stapo.answers import is_built_in
 from stapo.methods import METHODS
 from stapo.repository import STUDIES
 from stapo.study import Study, read_study
+from stapo.study.files import reader_name
 from stapo.study.reading import NAMED, matching, resolved_content
+from stapo.tasks import instruction_of
 
 
 def check_document(study: Study) -> dict[str, Any]:
@@ -32,7 +35,12 @@ def check_document(study: Study) -> dict[str, Any]:
         "differing": differing(study),
         "own": list(own_lines(study)),
         # Of a valid study; `stapo verify` would report some as errors.
-        "warnings": [*study.unpinned(), *idle(study), *unused(study)],
+        "warnings": [
+            *study.unpinned(),
+            *idle(study),
+            *unused(study),
+            *unlike_training(study),
+        ],
     }
 
 
@@ -46,6 +54,25 @@ def idle(study: Study) -> Iterator[str]:
                 f"methods.{name}: one update per rollout, in which it changes nothing; set "
                 "training.prompts_per_mini_batch to a part of prompts_per_batch"
             )
+
+
+def unlike_training(study: Study) -> Iterator[str]:
+    """Yield a line for each way in which benchmarks ask or read answers otherwise than the training."""
+    found: dict[str, list[str]] = {}
+    training, remedy = study.training, "if this is not intended, set benchmarks.NAME"
+    asked = " ".join(training.instruction.split())
+    for name in study.run.benchmarks if study.run.methods else ():
+        if " ".join(instruction_of(study.task(name)).split()) != asked:
+            about = f"the instruction is not that of the training; {remedy}.instruction"
+            found.setdefault(about, []).append(name)
+        rewarded, read = reader_name(training.reward), study.answer(name)
+        if not is_built_in(training.reward) and study.benchmarks[name].answer is None:
+            about = f"answers are read as {reader_name(read)}, whatever the reward {rewarded} reads"
+            found.setdefault(f"{about}; set benchmarks.NAME.answer", []).append(name)
+        elif is_built_in(training.reward) and read != training.reward:
+            about = f"answers are read as {reader_name(read)}, in the training as {rewarded}"
+            found.setdefault(f"{about}; {remedy}.answer", []).append(name)
+    yield from (f"benchmarks {', '.join(names)}: {about}" for about, names in found.items())
 
 
 def unused(study: Study) -> Iterator[str]:

@@ -45,7 +45,7 @@ def _visible(text: str) -> str:
     return text
 
 
-def visible_lines(text: str) -> str:
+def _visible_lines(text: str) -> str:
     """Return text of one or several lines; raise an error if it has invisible characters."""
     _visible(text.replace("\n", "").replace("\t", ""))
     return text
@@ -145,6 +145,7 @@ def _reader(value: Any) -> Any:
 
 Reader = Annotated[str | dict[str, str], BeforeValidator(_reader)]
 """How answers are read out of responses: see `stapo.answers`."""
+Instruction = Annotated[str, Field(max_length=10_000), AfterValidator(_visible_lines)]
 Value = Annotated[
     Annotated[int, Field(strict=True)] | Annotated[float, Field(strict=True)] | Line,
     Field(union_mode="left_to_right"),

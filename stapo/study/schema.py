@@ -2,7 +2,7 @@
 
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
+from pydantic import BeforeValidator, Field, StringConstraints
 
 from stapo.records.arms import ARMS, CONTROLS, NOTHING, SILENCED
 from stapo.study.fields import (
@@ -11,6 +11,7 @@ from stapo.study.fields import (
     Gpus,
     GroupSize,
     HubId,
+    Instruction,
     LearningRate,
     LocalFile,
     Name,
@@ -27,7 +28,6 @@ from stapo.study.fields import (
     in_list,
     off,
     unit,
-    visible_lines,
 )
 from stapo.study.sources import HubModel
 
@@ -72,9 +72,7 @@ class TrainingSettings(Strict):
     rollouts: Literal["transformers", "vllm-colocate"] = Field(
         "transformers", description="Engine that generates the responses of the training"
     )
-    instruction: Annotated[str, AfterValidator(visible_lines)] = Field(
-        "", max_length=10_000, description="Appended to every training prompt"
-    )
+    instruction: Instruction = Field("", description="Appended to every training prompt")
     reward: Reader = Field(
         "boxed",
         description="What the answer of a response is: boxed (last box, compared as a string), last_number, "
@@ -165,6 +163,9 @@ class BenchmarkSettings(Strict):
     )
     answer_sha256: Sha256 | None = off(
         "Expected SHA-256 of the file of `answer`, as printed by `stapo check`; default: any"
+    )
+    instruction: Instruction | None = off(
+        "Appended to every question; default: as the task file says, with a `file` training.instruction"
     )
 
 

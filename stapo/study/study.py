@@ -25,7 +25,7 @@ from stapo.study.schema import (
     TrainingSettings,
 )
 from stapo.study.sources import Data, HubData, Model
-from stapo.tasks import benchmark_definitions, own_definition
+from stapo.tasks import asking, benchmark_definitions, own_definition
 
 BASE_TITLE = "Base"
 """Title of the base model in tables."""
@@ -256,8 +256,10 @@ class Study(Strict):
         if given.file is None:
             found = benchmark_definitions()[benchmark]
         else:
-            instructed = bool(self.training.instruction)
-            found = own_definition(benchmark, given.rows or 0, given.sha256 or "", instructed)
+            found = own_definition(benchmark, given.rows or 0, given.sha256 or "")
+            found = asking(found, self.training.instruction)
+        if given.instruction is not None:
+            found = asking(found, given.instruction)
         metadata = {key: value for key, value in found["metadata"].items() if key != "answer"}
         if (answer := self.answer(benchmark)) != "boxed":
             metadata["answer"] = named(answer) if isinstance(answer, str) else answer

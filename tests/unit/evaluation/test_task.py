@@ -8,12 +8,21 @@ from lm_eval.api.model import LM
 from lm_eval.evaluator import evaluate
 from lm_eval.tasks import TaskManager
 
-from stapo.evaluation.task import DATA_DIR, asked_of, benchmark_questions, benchmark_rows, normalise
+from stapo.evaluation.task import (
+    DATA_DIR,
+    asked_of,
+    benchmark_questions,
+    benchmark_rows,
+    normalise,
+    rows_of,
+)
 from stapo.files import write_jsonl
 from stapo.models.worlds import is_held_out
+from stapo.records.responses import AnsweredProblem
 from stapo.repository import BENCHMARKS
+from stapo.study import read_study
 from stapo.study.files import rows_checksum
-from stapo.tasks import TASK_PREFIX, benchmark_definitions
+from stapo.tasks import INSTRUCTION, TASK_PREFIX, benchmark_definitions
 
 FILES = sorted(BENCHMARKS.rglob("[!_]*.yaml"))
 TINY = [n for n, d in benchmark_definitions().items() if "builder" in d["metadata"]]
@@ -44,6 +53,27 @@ def test_a_task_loads_and_asks_what_generate_asks(tasks, name):
     shown = [(loaded.doc_to_text(doc), loaded.doc_to_target(doc)) for doc in loaded.test_docs()]
     assert shown == asked_of(definition, benchmark_rows(definition["metadata"]))
     assert all(map(is_held_out, benchmark_questions(name)))
+
+
+@pytest.mark.parametrize("words", ["", INSTRUCTION, "\n\nPut the answer\tafter ####. "])
+def test_a_benchmark_asks_as_the_training_does_or_as_it_says(tmp_path, words):
+    (tmp_path / "p.jsonl").write_text('{"question": "1+1=?", "answer": 2}\n')
+    (tmp_path / "s.yaml").write_text("extends: smoke\nname: s\n")
+    own = {"file": f"{tmp_path}/p.jsonl", "samples": 2}
+    benchmarks = {"as-trained": own, "other": {**own, "instruction": " Guess."}}
+    benchmarks |= {"chain-2": {"instruction": words}}
+    changes = {"training": {"instruction": words}, "benchmarks": benchmarks}
+    changes["run"] = {"benchmarks": [*benchmarks]}
+    study = read_study(tmp_path / "s.yaml", changes=changes)
+    for name, instruction in (("as-trained", words), ("other", " Guess."), ("chain-2", words)):
+        task, rows = study.task(name), [{"question": "1+1=?", "answer": "2"}]
+        assert asked_of(task, rows) == [(f"1+1=?{instruction}", "2")]
+        # `verify` takes the instruction away again.
+        answered = [AnsweredProblem(0, f"1+1=?{instruction}", "2", [], [], [], [], "f")]
+        assert rows_of(task, answered) == rows
+    # As before for what could be asked before.
+    assert ("instruction" in study.task("chain-2")["metadata"]) == ("####" in words)
+    assert study.task("chain-3") == benchmark_definitions()["chain-3"]
 
 
 ROWS = [{"question": "What is 1 + 1?", "answer": "2"}, {"question": "And 2?", "answer": r"\frac12"}]
@@ -106,12 +136,19 @@ def test_lm_evals_metric_counts_every_response(tasks):
     assert results["results"][name]["average_at_n,all-samples"] == 0.5
 
 
-def test_lm_eval_reads_answers_as_the_task_says(tmp_path):
+def test_lm_eval_asks_and_reads_answers_as_the_task_says(tmp_path):
     source = BENCHMARKS / "tiny" / "chain-3.yaml"
     text = source.read_text().replace("_base.yaml", str(source.parent / "_base.yaml"))
-    (tmp_path / "t.yaml").write_text(text + '  answer: {after: "####"}\n')
+    (tmp_path / "t.yaml").write_text(
+        text + '  answer: {after: "####"}\n  instruction: " Briefly."\n'
+    )
     name = TASK_PREFIX + "chain-3"
     loaded = TaskManager(include_path=str(tmp_path), include_defaults=False).load([name])
+    assert (
+        loaded["tasks"][name]
+        .doc_to_text(loaded["tasks"][name].test_docs()[0])
+        .endswith(" Briefly.")
+    )
     model = FirstRight()
     model.form = "#### %s"
     results = evaluate(model, loaded, bootstrap_iters=0, limit=3)

@@ -9,7 +9,6 @@ import pytest
 from judge_model import PROMPT, SETTINGS, build
 
 from stapo.evaluation.scores import Judgement, Question, score
-from stapo.evaluation.task import INSTRUCTION
 from stapo.evaluation.verifier import _prompt, judge
 from stapo.files import DamagedFileError
 from stapo.models.loading import load_tokenizer
@@ -17,7 +16,7 @@ from stapo.paths import VERIFIER_TEMPLATE
 from stapo.provenance import write_sums
 from stapo.records.responses import AnsweredProblem, write_responses
 from stapo.study import StudyError
-from stapo.tasks import benchmark_definitions
+from stapo.tasks import INSTRUCTION, benchmark_definitions
 
 
 def test_a_long_response_loses_its_front_and_is_counted(tmp_path):

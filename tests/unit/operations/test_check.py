@@ -36,6 +36,27 @@ def test_a_method_that_can_never_act_or_is_not_trained_is_warned_of(raw_study):
     assert warning.startswith("methods.mine: not in run.methods")
 
 
+def test_it_says_where_evaluation_asks_or_reads_otherwise_than_training(raw_study):
+    def warned(training, *benchmarks):
+        raw_study["training"] |= {"reward_sha256": "0" * 64, "reward": "boxed", **training}
+        raw_study["benchmarks"] |= {name: {"samples": 4, **given} for name, given in benchmarks}
+        raw_study["run"]["benchmarks"] = ["chain-2", "chain-3"]
+        lines = check_document(parse_study(raw_study))["warnings"]
+        return [line.partition(";")[0] for line in lines]
+
+    both, number = "benchmarks chain-2, chain-3:", {"reward": "last_number"}
+    assert warned({}) == []
+    assert warned(number) == [f"{both} answers are read as boxed, in the training as last_number"]
+    own = {"reward": "/a/b.py:own"}
+    read = "answers are read as boxed, whatever the reward b.py:own reads"
+    assert warned(own) == [f"{both} {read}"]
+    asked = "the instruction is not that of the training"
+    assert warned({"instruction": " Go."}) == [f"{both} {asked}"]
+    # White space is no other instruction, and who names a reader knows it.
+    found = warned(own, ("chain-2", {"instruction": "\n\nGo.", "answer": "boxed"}))
+    assert sorted(found) == [f"benchmarks chain-3: {read}", f"benchmarks chain-3: {asked}"]
+
+
 def test_it_says_what_differs_from_the_paper():
     found = check_document(read_study(STUDIES / "marked.yaml"))["differing"]
     assert "learning rate 0.0001 (paper: 1e-06)" in found
