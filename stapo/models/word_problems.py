@@ -7,6 +7,7 @@ shows whether it learned more than the templates.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 
 NAMES = (
@@ -36,17 +37,22 @@ def _people(rng: Random, count: int) -> list[str]:
     return rng.sample(NAMES, count)
 
 
-def _fact(rng: Random) -> WordProblem:
-    """Two or three facts, of which the question asks for one."""
-    count = rng.choice((2, 3))
+def _facts(count: int, rng: Random) -> WordProblem:
+    """Several facts, of which the question asks for one."""
     people, things = _people(rng, count), rng.sample(THINGS, count)
     numbers = [rng.randint(2, 30) for _ in people]
     facts = [f"{who} has {n} {what}" for who, n, what in zip(people, numbers, things, strict=True)]
     asked = rng.randrange(count)
     text = f"{', '.join(facts[:-1])} and {facts[-1]}."
-    return WordProblem(
-        f"{text} How many {things[asked]} does {people[asked]} have?", numbers[asked]
-    )
+    return WordProblem(f"{text} How many {things[asked]} does {people[asked]} have?", numbers[asked])
+
+
+def _other_changes(rng: Random) -> WordProblem:
+    """Two facts and a change of the one that the question does not ask for."""
+    (first, second), (mine, yours) = _people(rng, 2), rng.sample(THINGS, 2)
+    a, b, c = rng.randint(2, 30), rng.randint(12, 30), rng.randint(2, 10)
+    text = f"{first} has {a} {mine} and {second} has {b} {yours}. {second} {rng.choice(LOSES)} {c}."
+    return WordProblem(f"{text} How many {mine} does {first} have?", a)
 
 
 def _together(rng: Random) -> WordProblem:
@@ -103,15 +109,17 @@ def _given(rng: Random) -> WordProblem:
 
 
 KINDS: dict[str, Callable[[Random], WordProblem]] = {
-    "fact": _fact,
+    "two-facts": partial(_facts, 2),
+    "three-facts": partial(_facts, 3),
+    "other-changes": _other_changes,
     "together": _together,
     "more": _more,
     "fewer": _fewer,
-    "groups": _groups,
     "more-then-fewer": _more_then_fewer,
 }
 """Kinds of the training prompts; held-out problems of the same kinds are the benchmark `words`."""
 NEW_KINDS: dict[str, Callable[[Random], WordProblem]] = {
+    "groups": _groups,
     "difference": _difference,
     "given": _given,
 }

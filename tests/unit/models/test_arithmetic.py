@@ -17,7 +17,7 @@ def evaluate_words(question: str) -> int:
     numbers = [int(number) for number in re.findall(r"\d+", text)]
     if "together" in asked:
         return sum(numbers)
-    if "more" in asked:
+    if " more " in asked:
         return numbers[0] - numbers[1]
     if "in each" in text:
         return numbers[0] * numbers[1]
@@ -26,6 +26,7 @@ def evaluate_words(question: str) -> int:
     if text.count(" has ") == 1:
         lost = numbers.pop() if any(f" {word} " in text for word in LOSES) else 0
         return sum(numbers) - lost
+    # One of the facts, whatever happens to the others.
     thing, who = re.fullmatch(r"How many (\w+) does (\w+) have\?", asked).groups()
     return int(re.search(rf"{who} has (\d+) {thing}", text)[1])
 
