@@ -26,7 +26,8 @@ def write_base(model: Model, path: Path) -> None:
     """Write a base model and its tokenizer to a directory, atomically; of a verifier, also its template.
 
     Raises:
-        StudyError: a folder or file changed, a wheel or the verifier's template cannot be downloaded.
+        StudyError: a folder or file changed, weights are damaged or incomplete, or a wheel or the verifier's
+            template cannot be downloaded.
     """
     with replace_directory(path) as aside:
         if isinstance(model, TinyModel):
@@ -68,9 +69,22 @@ def _copy(model: FolderModel | HubModel, path: Path) -> None:
         write_json(path / SOURCE, {**model.model_dump(), "commit": snapshot.name})
     for source in files:
         shutil.copyfile(source, path / source.name)
+    _require_whole(path, model.path if isinstance(model, FolderModel) else model.hub)
     if isinstance(model, FolderModel) and model_checksum(path) != model.sha256:
         about = "its files changed since the study was read; run snakemake again"
         raise StudyError([f"{model.path}: {about}"])
+
+
+def _require_whole(path: Path, name: str) -> None:
+    """Check that copied weights are finite and those of their configuration."""
+    from stapo.models.loading import NOT_FINITE, not_finite, read_without_weights
+
+    try:
+        read_without_weights(path)
+    except StudyError as error:
+        raise StudyError([line.replace(str(path), name, 1) for line in error.errors]) from error
+    if wrong := not_finite(path):
+        raise StudyError([f"{name}: {NOT_FINITE.format(wrong[0])}"])
 
 
 def verifier_template() -> str:

@@ -154,9 +154,8 @@ def _dequantise(folder: Path, path: Path) -> None:
         model = type(read)(config)
     model.load_state_dict(read.state_dict(), assign=True)
     model.tie_weights()
-    # Neutral settings: evaluation and rollouts set every sampling field themselves.
     ends = {name: getattr(config, name) for name in ("eos_token_id", "pad_token_id")}
-    model.generation_config = type(read.generation_config)(do_sample=True, **ends)
+    model.generation_config = type(read.generation_config)(**ends)
     model.save_pretrained(path)
 
 

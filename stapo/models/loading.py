@@ -5,18 +5,23 @@ tokenizers are therefore loaded through these functions.
 
 A checkpoint's `generation_config.json` is not read either: Transformers would take from it everything that
 a rollout does not set itself, such as `min_p` or `suppress_tokens`.
+
+Weights are loaded completely or not at all: Transformers draws missing tensors at random, with a warning.
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError, safe_open
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
+from transformers.utils import logging
 
 from stapo.study import StudyError
 from stapo.study.files import TOKENIZER
+from stapo.text import plain
 
 GENERATION = "generation_config.json"
 HARMLESS = {
@@ -24,6 +29,7 @@ HARMLESS = {
     "eos_token_id",
 }  # fmt: skip
 """Fields of it that change no response, and the end tokens, which a study replaces by its own."""
+NOT_FINITE = "{} has NaN or infinite values; copy the weights again, or train them again"
 
 
 def load_tokenizer(path: Path | str, **settings: Any) -> Any:
@@ -82,7 +88,8 @@ def load_model(path: Path | str, dtype: torch.dtype) -> Any:
     Its generation configuration is that of a model without `generation_config.json`.
 
     Raises:
-        StudyError: the directory does not exist, or the model needs its own code.
+        StudyError: the directory does not exist, the model needs its own code, or its weights are damaged or
+            not those of its configuration.
     """
     return _local(path, lambda: _from_safetensors(path, dtype))
 
@@ -92,14 +99,71 @@ def load_again(model: Any, dtype: torch.dtype) -> Any:
     return _from_safetensors(model.config.name_or_path, dtype)
 
 
+def read_without_weights(path: Path) -> Any:
+    """Return a model on the meta device: its configuration, and the headers of its safetensors, are read.
+
+    Raises:
+        StudyError: it cannot be loaded, or its weights are not those of its configuration.
+    """
+    return _local(path, lambda: _complete(path, device_map="meta"))
+
+
+def not_finite(path: Path) -> list[str]:
+    """Return the tensors in the safetensors of a directory that have NaN or infinite values."""
+    found = []
+    for file in sorted(path.glob("*.safetensors")):
+        with safe_open(file, framework="pt") as tensors:
+            found += [name for name in tensors.keys() if not _is_finite(tensors.get_tensor(name))]  # noqa: SIM118
+    return found
+
+
+def _is_finite(values: torch.Tensor) -> bool:
+    # Not `isfinite`, which would need memory for each number.
+    return bool(values.sum(dtype=torch.float64).isfinite())
+
+
 def _from_safetensors(name: Path | str, dtype: torch.dtype) -> Any:
-    return AutoModelForCausalLM.from_pretrained(
-        name,
-        dtype=dtype,
-        use_safetensors=True,
-        trust_remote_code=False,
-        generation_config=GenerationConfig(),
-    )
+    model = _complete(name, dtype=dtype)
+    if wrong := [key for key, weight in model.named_parameters() if not _is_finite(weight)]:
+        raise StudyError([f"{name}: {NOT_FINITE.format(wrong[0])}"])
+    head, embedding = model.get_output_embeddings(), model.get_input_embeddings()
+    if model.config.tie_word_embeddings and head and head.weight is not embedding.weight:
+        about = "config.json says that head and embedding are the same tensor, but they differ"
+        raise StudyError([f"{name}: {about}; set tie_word_embeddings to false"])
+    return model
+
+
+def _complete(name: Path | str, **settings: Any) -> Any:
+    """Return a model of which every tensor is in the safetensors, and no other tensor."""
+    before = logging.get_verbosity()
+    logging.set_verbosity_error()  # The same as a report of many lines.
+    try:
+        model, about = AutoModelForCausalLM.from_pretrained(
+            name,
+            use_safetensors=True,
+            trust_remote_code=False,
+            generation_config=GenerationConfig(),
+            ignore_mismatched_sizes=True,
+            output_loading_info=True,
+            **settings,
+        )
+    finally:
+        logging.set_verbosity(before)
+    if faults := [*_differences(about)]:
+        kind, remedy = type(model).__name__, "correct config.json, or save the weights again"
+        about = f"its weights are not those of a {kind} ({', '.join(faults)})"
+        raise StudyError([f"{name}: {about}; {remedy}"])
+    return model
+
+
+def _differences(about: dict[str, Any]) -> Iterator[str]:
+    """Yield what Transformers says of tensors that do not fit."""
+    for kind, words in {"missing_keys": "missing", "unexpected_keys": "unknown"}.items():
+        if names := sorted(about[kind]):
+            yield f"{len(names)} tensors {words}, such as {plain(names[0])}"
+    for name, given, expected in sorted(about["mismatched_keys"])[:1]:
+        shapes = " instead of ".join("x".join(map(str, one)) for one in (given, expected))
+        yield f"{len(about['mismatched_keys'])} of another shape, such as {plain(name)}, {shapes}"
 
 
 def _local(path: Path | str, load: Callable[[], Any]) -> Any:
@@ -109,10 +173,25 @@ def _local(path: Path | str, load: Callable[[], Any]) -> Any:
         raise StudyError([f"{path}: {about}"])
     try:
         return load()
-    except ValueError as error:
-        # Transformers' message advises to trust the code.
-        if "trust_remote_code" not in str(error):
-            raise
-        remedy = "choose a model whose architecture is part of Transformers"
-        about = f"{path}: needs its own Python code, which is never run here; {remedy}"
-        raise StudyError([about]) from error
+    except (StudyError, MemoryError):
+        raise
+    except Exception as error:  # A damaged file makes Transformers raise anything.
+        raise StudyError([f"{path}: {_reason(error)}"]) from error
+
+
+def _reason(error: Exception) -> str:
+    """Return cause and remedy; Transformers' own messages advise to trust code, or to install packages."""
+    text, other = str(error), "choose a model whose architecture is part of Transformers"
+    if "trust_remote_code" in text:
+        return f"needs its own Python code, which is never run here; {other}"
+    if "does not recognize this architecture" in text or "Unrecognized model" in text:
+        return f"the architecture in its config.json is unknown; {other}"
+    if isinstance(error, SafetensorError):
+        return f"damaged or truncated weights ({plain(text)}); copy them again"
+    if isinstance(error, OSError) and "safetensors" in text:
+        return "no weights; save them as safetensors, pickled ones could run code"
+    said = f"{type(error).__name__}: {text}"
+    if "validation error" in text:  # Of a configuration: the reason is in the last line.
+        said = text.splitlines()[-1]
+    said = plain(said)
+    return f"cannot be loaded ({said}); correct its JSON files, or copy it again"

@@ -1,11 +1,13 @@
 """Models in a folder, and chat templates that a study names."""
 
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from damaged import INCOMPLETE, INFINITE, NORM, weights
 
 from stapo.models.base import write_base
 from stapo.models.loading import load_model, load_tokenizer
@@ -89,3 +91,33 @@ def test_what_is_no_model_is_refused_with_its_reason(folder, settings, words, fi
     with pytest.raises(StudyError) as error:
         write_base(read(folder, settings).models["own"], folder / "base")
     assert words in "\n".join(error.value.errors)
+
+
+@pytest.mark.parametrize("case", [*INCOMPLETE, *INFINITE])
+def test_weights_are_copied_and_loaded_completely_or_not_at_all(folder, case):
+    damage, words = INCOMPLETE.get(case) or (INFINITE[case], f"{NORM} has NaN or infinite values")
+    damage(folder / "weights")
+    written = read(folder).models["own"]
+    tries = {
+        written.path: partial(write_base, written, folder / "base"),
+        "weights": partial(load_model, Path("weights"), torch.float32),
+    }
+    for name, load in tries.items():
+        with pytest.raises(StudyError) as error:
+            load()
+        (line,) = error.value.errors
+        assert line.startswith(f"{name}: ")
+        assert words in line
+        assert "; " in line  # A remedy.
+    assert not (folder / "base").exists()
+
+
+def test_a_head_that_config_json_ties_is_not_trained_as_another_one(folder):
+    head, embedding = "lm_head.weight", "model.embed_tokens.weight"
+    for factor in (1, 2):
+        weights(folder / "weights", lambda held, by=factor: held | {head: by * held[embedding]})
+        if factor == 1:
+            assert load_model("weights", torch.float32)
+        else:
+            with pytest.raises(StudyError, match="set tie_word_embeddings to false"):
+                load_model("weights", torch.float32)

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import shutil
 
 import httpx
 import pytest
@@ -52,13 +53,13 @@ def test_the_text_is_read_and_kept_and_nothing_is_run(answers, tmp_path, monkeyp
         verifier_template()
 
 
-def test_it_lies_beside_the_verifiers_weights_with_its_origin(tmp_path, monkeypatch):
+def test_it_lies_beside_the_verifiers_weights_with_its_origin(model, tmp_path, monkeypatch):
     def snapshot(hub: str, revision: str, allow_patterns: list[str]) -> str:
         assert (hub, revision) == ("some/judge", "main")
         assert not {"*.py", "*.bin", "*"} & {*allow_patterns}
         folder = tmp_path / ("3" * 40)
-        folder.mkdir()
-        (tmp_path / "blob").write_text("{}")
+        shutil.copytree(model, folder)
+        (folder / "config.json").rename(tmp_path / "blob")
         (folder / "config.json").symlink_to(tmp_path / "blob")  # As in the Hub's cache.
         return str(folder)
 

@@ -1,0 +1,80 @@
+"""Damages of a model's folder, as functions that change a copy of it."""
+
+import json
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+
+WEIGHTS, NORM = "model.safetensors", "model.norm.weight"
+Damage = Callable[[Path], None]
+
+
+def settings(folder: Path, name: str = "config.json", **changes: Any) -> None:
+    """Change settings of a JSON file."""
+    path = folder / name
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def text(folder: Path, name: str, content: str) -> None:
+    """Write a file."""
+    (folder / name).write_text(content)
+
+
+def weights(folder: Path, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    """Write other tensors."""
+    save_file(change(load_file(folder / WEIGHTS)), folder / WEIGHTS, metadata={"format": "pt"})
+
+
+def cut(folder: Path, end: int) -> None:
+    """Keep the first bytes of the weights."""
+    (folder / WEIGHTS).write_bytes((folder / WEIGHTS).read_bytes()[:end])
+
+
+def huge_header(folder: Path) -> None:
+    """Let the weights begin with the length of a header of exabytes."""
+    (folder / WEIGHTS).write_bytes(b"\xff" * 8 + (folder / WEIGHTS).read_bytes()[8:])
+
+
+def pickled(folder: Path) -> None:
+    """Keep the weights as a pickle alone."""
+    torch.save(load_file(folder / WEIGHTS), folder / "pytorch_model.bin")
+    (folder / WEIGHTS).unlink()
+
+
+def norm(value: torch.Tensor) -> Damage:
+    """Return a damage that replaces the last norm."""
+    return partial(weights, change=lambda held: held | {NORM: value})
+
+
+INCOMPLETE: dict[str, tuple[Damage, str]] = {
+    "missing tensor": (
+        partial(weights, change=lambda held: {k: v for k, v in held.items() if k != NORM}),
+        f"not those of a Qwen3ForCausalLM (1 tensors missing, such as {NORM})",
+    ),
+    "other prefix": (
+        partial(weights, change=lambda held: {f"policy.{k}": v for k, v in held.items()}),
+        "tensors unknown, such as policy.model.embed_tokens.weight)",
+    ),
+    "extra tensor": (
+        partial(weights, change=lambda held: held | {"score.weight": torch.ones(2)}),
+        "(1 tensors unknown, such as score.weight)",
+    ),
+    "wrong shape": (norm(torch.ones(3)), f"1 of another shape, such as {NORM}, 3 instead of 64"),
+    "no layers": (
+        partial(settings, num_hidden_layers=0),
+        "cannot be loaded (ValueError: `num_hidden_layers` (0) must be equal to",
+    ),
+    "another architecture": (partial(settings, model_type="bert"), "not those of a Bert"),
+    "truncated weights": (partial(cut, end=-99), "damaged or truncated weights"),
+    "empty weights": (partial(cut, end=0), "damaged or truncated weights"),
+    "huge header": (huge_header, "damaged or truncated weights"),
+}
+"""Damages of the weights that their headers show -> what is said of each."""
+INFINITE = {
+    "NaN": norm(torch.full((64,), torch.nan)),
+    "infinite": norm(torch.tensor([torch.inf, -torch.inf] * 32)),
+}
