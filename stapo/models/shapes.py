@@ -45,6 +45,7 @@ class Shape:
 
 
 SHAPES = {
+    "Qwen/Qwen2.5-0.5B-Instruct": Shape(24, 896, 14, 2, 64, 4864, True),
     "Qwen/Qwen3-0.6B-Base": Shape(28, 1024, 16, 8, 128, 3072, True),
     "Qwen/Qwen3-1.7B-Base": Shape(28, 2048, 16, 8, 128, 6144, True),
     "Qwen/Qwen3-8B-Base": Shape(36, 4096, 32, 8, 128, 12288, False),

@@ -76,6 +76,9 @@ DEVICES = {
     "h20": Device(148e12, 4.0e12, 96e9),
     "a100": Device(312e12, 2.04e12, 80e9),
     "a800": Device(312e12, 2.04e12, 80e9),
+    # NVIDIA's white papers: dense bf16 with float32 sums.
+    "rtx-3090": Device(71e12, 0.936e12, 24e9),
+    "rtx-4090": Device(165e12, 1.008e12, 24e9),
     # Two cores with AVX2, our assumption; the smoke study's updates reach 35 % of it.
     "cpu": Device(1e11, 2e10, 8e9, is_gpu=False),
 }
@@ -132,7 +135,8 @@ def update_seconds(
     prompt, limit = PROMPT_LENGTH * training.max_prompt_tokens, training.max_response_tokens
     on_each = responses / max(gpus // (vllm[0] if vllm else 1), 1)
     generation = decode_seconds(shape, device, vllm, on_each, prompt, limit)
-    tokens = responses * (prompt + MEAN_LENGTH * limit)
+    # On a CPU the responses to a prompt share the passes over it.
+    tokens = (responses if device.is_gpu else prompts) * prompt + responses * MEAN_LENGTH * limit
     # Old log-probs, a reference, at most one for the selection, and the update, whose backward pass counts as
     # two forwards.
     of = study.method(method)
@@ -268,9 +272,9 @@ def print_plan(study: Study, gpu: str, gpus: int, console: Console, dollars: flo
         whole = (f"{span(3600 * hours / of)} on {of}" for of in (gpus, 8 * gpus))
         console.print(Text(f"if no {gpu} ever waits: {', '.join(whole)}"))
     on_cpu = not DEVICES[gpu].is_gpu
-    memory = ["GB of memory"] * on_cpu
+    memory = ["GB memory"] * on_cpu
     table = table_of(
-        "", "stage", "size", "jobs", "mean of a job", f"hours of {gpu}", "GB of disk", *memory
+        "", "stage", "size", "jobs", "each", f"hours of {gpu}", "GB disk", *memory
     )
     for (stage, size), cost in costs.items():
         mean = span(3600 * cost["hours"] / cost["jobs"])
