@@ -114,17 +114,25 @@ def machine_bytes() -> float:
 def too_large(study: Study, stages: Iterable[str] = SETTING) -> Iterator[str]:
     """Yield a line for each kind of job without GPU that does not fit into this machine, and what to set."""
     room = machine_bytes()
-    jobs = ((job.stage, *job.name.split("/")[:2]) for job in jobs_of(study) if job.stage in stages)
-    for stage, size, method in dict.fromkeys(jobs):
-        if study.gpus_of(stage) or (needed := needed_bytes(study, stage, size, method)) <= room:
-            continue
-        section, name = SETTING[stage]
-        given = getattr(study, section)
-        remedy = "choose a smaller model"
-        for power in range(int(log2(getattr(given, name))), 5, -1):
-            smaller = study.model_copy(update={section: given.model_copy(update={name: 2**power})})
-            if needed_bytes(smaller, stage, size, method) <= room:
-                remedy = f"set {section}.{name}: {2**power}"
-                break
-        about = f"{stage} {size}/{method} needs about {needed / 1e9:.1f} GB of memory"
-        yield f"{about}, this machine has {room / 1e9:.1f} for jobs; {remedy}"
+    methods: dict[tuple[str, str], set[str]] = {}
+    for job in jobs_of(study):
+        if job.stage in stages and not study.gpus_of(job.stage):
+            size, method = job.name.split("/")[:2]
+            methods.setdefault((job.stage, size), set()).add(method)
+    for (stage, size), names in methods.items():
+        needed = max(needed_bytes(study, stage, size, name) for name in names)
+        if needed > room:
+            about = f"{stage} {size}: a job needs about {needed / 1e9:.1f} GB of memory"
+            remedy = _remedy(study, stage, size, names, room)
+            yield f"{about}, this machine has {room / 1e9:.1f} for jobs; {remedy}"
+
+
+def _remedy(study: Study, stage: str, size: str, methods: Iterable[str], room: float) -> str:
+    """Return what makes jobs fit: the largest power of two for the setting of their stage, from 32."""
+    section, name = SETTING[stage]
+    given = getattr(study, section)
+    for power in range(int(log2(getattr(given, name))), 4, -1):
+        smaller = study.model_copy(update={section: given.model_copy(update={name: 2**power})})
+        if all(needed_bytes(smaller, stage, size, method) <= room for method in methods):
+            return f"set {section}.{name}: {2**power}"
+    return "choose a smaller model, or shorter or fewer responses at a time"

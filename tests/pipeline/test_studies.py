@@ -36,7 +36,7 @@ def test_a_training_larger_than_the_machine_runs_alone_on_all_cores_and_is_warne
     study = merge(STATES, {"training": {"prompts_per_batch": 65_536, "group_size": 1024}})
     world = World(tmp_path, study, stub=True)
     said = world.run("-p")
-    assert "warning: train tiny/stapo needs about " in said
+    assert "warning: train tiny: a job needs about " in said
     assert "OMP_NUM_THREADS=2 " in said.partition(" run train ")[0].rpartition("\n")[2]
     assert "OMP_NUM_THREADS=1 " in said.partition(" run generate ")[0].rpartition("\n")[2]
 

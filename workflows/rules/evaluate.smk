@@ -20,8 +20,8 @@ rule generate:
         checkpoint=one_of(FULL),
     threads: cores_of("generate")
     resources:
-        gpu=STUDY.gpus_of("generate"),
         **memory_of("generate"),
+        gpu=STUDY.gpus_of("generate"),
     params:
         made_by=made_by("generate", "{checkpoint}/{decoding}"),
     shell:

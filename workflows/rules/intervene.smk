@@ -18,8 +18,8 @@ if STUDY.intervened():
             checkpoint=one_of(STUDY.intervened()),
         threads: cores_of("intervene")
         resources:
-            gpu=STUDY.gpus_of("intervene"),
             **memory_of("intervene"),
+            gpu=STUDY.gpus_of("intervene"),
         params:
             made_by=made_by("intervene", "{checkpoint}"),
         shell:

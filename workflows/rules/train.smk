@@ -15,8 +15,8 @@ rule train:
         log_of(paths.MODEL),
     threads: cores_of("train")
     resources:
-        gpu=STUDY.gpus_of("train"),
         **memory_of("train"),
+        gpu=STUDY.gpus_of("train"),
         nodes=1,
         slurm_extra=f"--signal={NOTICE.name[3:]}@{NOTICE_SECONDS}",
     params:

@@ -37,8 +37,8 @@ def test_measured_trainings_are_met(study, prompts, tokens, peak):
 def test_a_job_that_does_not_fit_is_named_with_a_setting_that_fits(study, monkeypatch):
     large = study(64, 8192, batch_size=20_000)
     monkeypatch.setattr(memory, "machine_bytes", lambda: 8e9)
-    train, *_, generate = memory.too_large(large)
-    assert train.startswith("train tiny/grpo needs about ")
+    train, generate = memory.too_large(large)
+    assert train.startswith("train tiny: a job needs about ")
     for line, section, name in (
         (train, "training", "micro_batch_tokens"),
         (generate, "evaluation", "batch_size"),
@@ -48,9 +48,9 @@ def test_a_job_that_does_not_fit_is_named_with_a_setting_that_fits(study, monkey
         for factor, fits in ((1, True), (2, False)):
             part = getattr(large, section).model_copy(update={name: factor * fitting[name]})
             changed = large.model_copy(update={section: part})
-            lines = [one for one in memory.too_large(changed) if one.split(" needs")[0] in line]
+            lines = [one for one in memory.too_large(changed) if one.split(":")[0] in line]
             assert (not lines) == fits
     monkeypatch.setattr(memory, "machine_bytes", lambda: 2e9)
-    assert "choose a smaller model" in next(memory.too_large(large))
+    assert "; choose a smaller model" in next(memory.too_large(large))
     monkeypatch.setattr(memory, "machine_bytes", lambda: 1e12)
     assert not [*memory.too_large(large)]
