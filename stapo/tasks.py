@@ -7,6 +7,7 @@ from typing import Any
 
 import yaml
 
+from stapo.answers import is_built_in
 from stapo.repository import BENCHMARKS
 
 TASK_PREFIX = "stapo_"
@@ -17,6 +18,20 @@ INSTRUCTION = r" Please reason step by step, and put your final answer within \b
 """The paper's words; the single space before them is JustRL's, the paper does not show it."""
 INSTRUCTIONS = {"question": "", "math_question": INSTRUCTION}
 """Function of `stapo.evaluation.task` that a task names as `doc_to_text` -> what it appends to a question."""
+
+
+KEYS = {
+    "task", "custom_dataset", "test_split", "output_type", "doc_to_text", "doc_to_target", "process_results",
+    "repeats", "generation_kwargs", "filter_list", "metric_list", "metadata",
+}  # fmt: skip
+"""Keys of a task file: lm-eval has others, which would change its questions and not the pipeline's."""
+METADATA = {
+    "version", "minimum_samples", "hub", "revision", "split", "names", "licence", "builder", "family", "rows",
+    "sha256", "first", "answer", "instruction",
+}  # fmt: skip
+"""Keys of its metadata; a benchmark has as many problems as `rows` says, or the `first` of them."""
+
+WRONG_READER = "metadata.answer in its task file: expected boxed, last_number or {after: TEXT}"
 
 
 class _TaskLoader(yaml.SafeLoader):
@@ -38,6 +53,23 @@ def benchmark_definitions() -> dict[str, dict[str, Any]]:
         if "task" in definition:
             tasks[str(definition["task"]).removeprefix(TASK_PREFIX)] = definition
     return tasks
+
+
+def task_faults(definition: Mapping[str, Any]) -> list[str]:
+    """Return a line for each key of a task that nothing reads, and for an answer that names no reader."""
+    metadata = definition.get("metadata", {})
+    unknown = sorted(definition.keys() - KEYS)
+    unknown += [f"metadata.{key}" for key in sorted(metadata.keys() - METADATA)]
+    found = [f"{key} in its task file: unknown key; remove it" for key in unknown]
+    if not is_built_in(metadata.get("answer", "boxed")):
+        found.append(WRONG_READER)
+    return found
+
+
+def problems_of(definition: Mapping[str, Any]) -> int:
+    """Return the number of problems of a task: all rows, or the first of them."""
+    metadata = definition["metadata"]
+    return int(metadata.get("first", metadata["rows"]))
 
 
 def own_definition(name: str, rows: int, sha256: str) -> dict[str, Any]:

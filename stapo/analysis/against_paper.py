@@ -40,12 +40,16 @@ def compare(study: Study, table: MainTable) -> list[Compared]:
         if stated is None or not is_papers(study, row.size):
             continue
         for column, value in zip([*paper()["benchmarks"], AVERAGE], stated, strict=True):
-            if column in row.cells and (column != AVERAGE or has_papers_average(study)):
+            if column in row.cells and _is_comparable(study, column):
                 about = (reference["revision"], row.size, row.title, column)
                 own = changed(study, row.method)
                 gap = Interval(*(end - value for end in astuple(row.cells[column])))
                 found.append(Compared(*about, row.cells[column], value, gap, own))
     return found
+
+
+def _is_comparable(study: Study, column: str) -> bool:
+    return has_papers_average(study) if column == AVERAGE else study.is_whole(column)
 
 
 def is_papers(study: Study, size: str) -> bool:
@@ -56,7 +60,8 @@ def is_papers(study: Study, size: str) -> bool:
 
 def has_papers_average(study: Study) -> bool:
     """Return whether Avg is the mean over the paper's benchmarks, so that it can be compared."""
-    return set(study.run.benchmarks) == set(paper()["benchmarks"])
+    names = study.run.benchmarks
+    return {*names} == {*paper()["benchmarks"]} and all(map(study.is_whole, names))
 
 
 def changed(study: Study, name: str) -> str:

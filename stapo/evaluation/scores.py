@@ -12,6 +12,7 @@ from stapo.evaluation.task import rows_of
 from stapo.provenance import provenance
 from stapo.records.responses import AnsweredProblem, read_responses
 from stapo.records.scores import FAILURES, Opinion, ScoreIdentity, ScoreRow, write_score_file
+from stapo.tasks import problems_of
 
 LONG = 100
 """Number of tokens from which equal responses to a problem are not a coincidence."""
@@ -139,7 +140,7 @@ def score(
         DamagedFileError: responses are truncated, corrupt or missing.
         RuntimeError: there are too many timeouts and crashes, too many equal responses, or several engines.
     """
-    rows = task["metadata"]["rows"] if task else None
+    rows = problems_of(task) if task else None
     problems = with_golds(read_responses(completions, rows, identity.get("samples")), reader)
     if reason := refusal(problems):
         raise RuntimeError(f"{completions}: {reason}")

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from stapo.answers import Reader, Setting, built_in, is_built_in, last_boxed
 from stapo.evaluation.grading import grade_all
-from stapo.hub import data_set
+from stapo.hub import HubError, data_set
 from stapo.models.worlds import benchmark_problems
 from stapo.records.responses import AnsweredProblem
 from stapo.study.files import Row, load, own_code, rows_checksum
-from stapo.tasks import INSTRUCTION, TASK_PREFIX, benchmark_definitions, instruction_of
+from stapo.tasks import INSTRUCTION, WRONG_READER, instruction_of
 
 if TYPE_CHECKING:
     from datasets import DatasetDict
@@ -36,10 +36,12 @@ def load_rows(**metadata: Any) -> "DatasetDict":
     """Return the rows of a benchmark as split `test`, as lm-eval needs them; see `benchmark_rows`."""
     from datasets import Dataset, DatasetDict
 
+    if not is_built_in(answer := metadata.get("answer", "boxed")):
+        raise ValueError(WRONG_READER)
     # lm-eval gives the functions of a task a row, and no metadata.
-    answer, more = json.dumps(metadata.get("answer", "boxed")), metadata.get("instruction", "")
+    told, more = json.dumps(answer), metadata.get("instruction", "")
     rows = [
-        {"question": row["question"] + more, "answer": row["answer"], "reader": answer}
+        {"question": row["question"] + more, "answer": row["answer"], "reader": told}
         for row in benchmark_rows(metadata)
     ]
     return DatasetDict({"test": Dataset.from_list(rows)})
@@ -47,6 +49,8 @@ def load_rows(**metadata: Any) -> "DatasetDict":
 
 def benchmark_rows(metadata: Mapping[str, Any]) -> list[Row]:
     """Return the rows of a benchmark by the metadata of its task: see benchmarks/README.md.
+
+    All of them are checked, also if the task has only the first.
 
     Raises:
         ValueError: the builder is unknown, or the number of rows or the checksum differs.
@@ -66,7 +70,7 @@ def benchmark_rows(metadata: Mapping[str, Any]) -> list[Row]:
         raise ValueError(f"{source}: expected {count} rows, found {len(found)}")
     if (digest := rows_checksum(found)) != sha256:
         raise ValueError(f"{source}: expected rows with SHA-256 {sha256}, found {digest}")
-    return found
+    return found[: metadata.get("first")]
 
 
 def _hub_rows(
@@ -149,10 +153,9 @@ def reader_of(answer: Setting, sha256: str | None) -> Reader:
     return replace(built_in("boxed"), read=read)
 
 
-def benchmark_questions(benchmark: str) -> list[str]:
+def benchmark_questions(task: Task) -> list[str]:
     """Return the questions of a benchmark, for the overlap check."""
-    definition = benchmark_definitions()[benchmark.removeprefix(TASK_PREFIX)]
-    return [row["question"] for row in benchmark_rows(definition["metadata"])]
+    return [row["question"] for row in benchmark_rows(task["metadata"])]
 
 
 def asked_of(task: Task, rows: Sequence[Row]) -> list[tuple[str, str]]:
@@ -170,8 +173,21 @@ def rows_of(task: Task, problems: Sequence[AnsweredProblem]) -> list[Row]:
 
 
 def are_rows_of(task: Task, problems: Sequence[AnsweredProblem]) -> bool:
-    """Return whether questions and golds have the checksum of the benchmark's rows, which are not loaded."""
-    return bool(rows_checksum(rows_of(task, problems)) == task["metadata"]["sha256"])
+    """Return whether questions and golds have the checksum of the benchmark's rows.
+
+    These are loaded only for the first rows of a benchmark, for which there is no checksum.
+
+    Raises:
+        ValueError: they cannot be loaded.
+    """
+    expected, metadata = task["metadata"]["sha256"], task["metadata"]
+    if "first" in metadata:
+        try:
+            expected = rows_checksum(benchmark_rows(metadata))
+        except (HubError, OSError) as error:
+            about = f"the benchmark is needed to check its first {metadata['first']} rows"
+            raise ValueError(f"{about}: {error}") from error
+    return bool(rows_checksum(rows_of(task, problems)) == expected)
 
 
 def question(doc: Row) -> str:

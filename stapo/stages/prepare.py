@@ -83,7 +83,9 @@ def check_overlap(study: Study) -> dict[str, Any]:
 
     files = {name: study.rows_file(name) for name in study.run.benchmarks}
     questions = {
-        name: [row["question"] for row in file.read()] if file else benchmark_questions(name)
+        name: [row["question"] for row in file.read()]
+        if file
+        else benchmark_questions(study.task(name))
         for name, file in files.items()
     }
     path = Path(paths.PROMPTS.format(study=study.name))

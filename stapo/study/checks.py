@@ -1,17 +1,18 @@
 """Checks across the fields of a study: names that must exist or differ, values that must be compatible."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from functools import partial
 from typing import Any
 
+from stapo.answers import is_built_in
 from stapo.methods import ARGUMENTS, METHODS, PART_ARGUMENTS, PARTS
 from stapo.study.loader import Place, Problem
 from stapo.study.method_settings import CLIPS
-from stapo.study.schema import TrainingSettings
+from stapo.study.schema import BenchmarkSettings, TrainingSettings
 from stapo.study.study import BASE_TITLE, Study
-from stapo.tasks import benchmark_definitions
+from stapo.tasks import benchmark_definitions, task_faults
 
 RESERVED = {
     "methods": ["base"],
@@ -85,15 +86,32 @@ def _benchmarks(study: Study) -> Iterator[Problem]:
     tasks = benchmark_definitions()
     for name, given in study.benchmarks.items():
         place = ("benchmarks", name)
+        if given.answer_sha256 and (given.answer is None or is_built_in(given.answer)):
+            yield (
+                (*place, "answer_sha256"),
+                "only beside an `answer` in a file of your own; remove it",
+            )
         if given.file:
             if name in tasks:
                 yield place, "is also a benchmark of benchmarks/; choose another name"
         elif name not in tasks:
             about = f"no task of this name in benchmarks/; known: {', '.join(tasks)}"
             yield place, f"{about}; or name a `file` of your own"
-        elif given.samples < (least := tasks[name]["metadata"].get("minimum_samples", 1)):
-            about = f"{given.samples} are too few for its number of problems; use at least {least}"
-            yield (*place, "samples"), about
+        else:
+            yield from ((place, fault) for fault in task_faults(tasks[name]))
+            for key, about in _unfit(given, tasks[name]["metadata"]):
+                yield (*place, key), about
+
+
+def _unfit(given: BenchmarkSettings, metadata: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the settings that do not fit a task of `benchmarks/`."""
+    if given.samples < (least := metadata.get("minimum_samples", 1)):
+        about = f"{given.samples} are too few for its number of problems; use at least {least}"
+        yield "samples", about
+    if (given.rows or 0) > metadata["rows"]:
+        yield "rows", f"it has only {metadata['rows']} problems; use at most as many"
+    if given.sha256:
+        yield "sha256", "only beside a `file`; the task file has its own; remove it"
 
 
 def _compare(study: Study) -> Iterator[Problem]:

@@ -152,7 +152,8 @@ class BenchmarkSettings(Strict):
         "JSON lines with question and answer; a relative path means the study's folder"
     )
     rows: Annotated[Rows, unit("rows")] | None = off(
-        "Expected number of problems in `file`; default: any"
+        "Of a benchmark of `benchmarks/`, how many problems are asked, from the first, default: all; of a "
+        "`file`, the expected number"
     )
     sha256: Sha256 | None = off(
         "Expected SHA-256 of the problems in `file`, as printed by `stapo check`; default: any"

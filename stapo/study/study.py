@@ -25,7 +25,7 @@ from stapo.study.schema import (
     TrainingSettings,
 )
 from stapo.study.sources import Data, HubData, Model
-from stapo.tasks import asking, benchmark_definitions, own_definition
+from stapo.tasks import asking, benchmark_definitions, own_definition, problems_of
 
 BASE_TITLE = "Base"
 """Title of the base model in tables."""
@@ -265,6 +265,8 @@ class Study(Strict):
             metadata["answer"] = named(answer) if isinstance(answer, str) else answer
         if given.answer_sha256:
             metadata["answer_sha256"] = given.answer_sha256
+        if given.file is None and given.rows is not None and given.rows != metadata["rows"]:
+            metadata["first"] = given.rows
         return {**found, "metadata": metadata}
 
     def answer(self, benchmark: str) -> str | dict[str, str]:
@@ -282,8 +284,11 @@ class Study(Strict):
 
     def problems(self, benchmark: str) -> int:
         """Return the number of problems of a benchmark."""
-        rows: int = self.task(benchmark)["metadata"]["rows"]
-        return rows
+        return problems_of(self.task(benchmark))
+
+    def is_whole(self, benchmark: str) -> bool:
+        """Return whether all rows of a benchmark are asked, and not only the first."""
+        return "first" not in self.task(benchmark)["metadata"]
 
     def rows_file(self, benchmark: str) -> RowsFile | None:
         """Return the file of a benchmark of the study's own, None for one of `benchmarks/`."""

@@ -10,9 +10,11 @@ from lm_eval.tasks import TaskManager
 
 from stapo.evaluation.task import (
     DATA_DIR,
+    are_rows_of,
     asked_of,
     benchmark_questions,
     benchmark_rows,
+    load_rows,
     normalise,
     rows_of,
 )
@@ -20,7 +22,7 @@ from stapo.files import write_jsonl
 from stapo.models.worlds import is_held_out
 from stapo.records.responses import AnsweredProblem
 from stapo.repository import BENCHMARKS
-from stapo.study import read_study
+from stapo.study import StudyError, parse_study, read_study
 from stapo.study.files import rows_checksum
 from stapo.tasks import INSTRUCTION, TASK_PREFIX, benchmark_definitions
 
@@ -52,7 +54,7 @@ def test_a_task_loads_and_asks_what_generate_asks(tasks, name):
     definition = benchmark_definitions()[name]
     shown = [(loaded.doc_to_text(doc), loaded.doc_to_target(doc)) for doc in loaded.test_docs()]
     assert shown == asked_of(definition, benchmark_rows(definition["metadata"]))
-    assert all(map(is_held_out, benchmark_questions(name)))
+    assert all(map(is_held_out, benchmark_questions(definition)))
 
 
 @pytest.mark.parametrize("words", ["", INSTRUCTION, "\n\nPut the answer\tafter ####. "])
@@ -95,6 +97,55 @@ def test_every_layout_gives_the_same_rows(tmp_path, monkeypatch, layout):
     write_jsonl(tmp_path / "SomeSet.jsonl", rows)
     monkeypatch.setenv(DATA_DIR, str(tmp_path))
     assert benchmark_rows(SOURCE) == ROWS
+
+
+def test_the_first_rows_are_asked_and_all_are_checked(tmp_path, monkeypatch, raw_study):
+    raw_study["benchmarks"] |= {
+        "chain-2": {"samples": 2, "rows": 3},
+        "chain-3": {"samples": 2, "rows": 100},
+    }
+    study = parse_study(raw_study)
+    task, whole = study.task("chain-2"), benchmark_definitions()
+    assert study.task("chain-3") == whole["chain-3"]
+    rows = benchmark_rows(task["metadata"])
+    assert rows == benchmark_rows(whole["chain-2"]["metadata"])[:3]
+    assert study.problems("chain-2") == len(benchmark_questions(task)) == 3
+    answered = [
+        AnsweredProblem(i, q, a, [], [], [], [], "f")
+        for i, (q, a) in enumerate(asked_of(task, rows))
+    ]
+    assert are_rows_of(task, answered)
+    assert not are_rows_of(task, answered[::-1])
+    monkeypatch.setenv(DATA_DIR, str(tmp_path))
+    source = {**task, "metadata": {**SOURCE, "first": 1}}
+    with pytest.raises(ValueError, match=r"is needed to check its first 1 rows: .*SomeSet"):
+        are_rows_of(source, answered)
+    write_jsonl(tmp_path / "SomeSet.jsonl", [ROWS[0], {"question": "Other?", "answer": "2"}])
+    with pytest.raises(ValueError, match="expected rows with SHA-256"):
+        benchmark_rows(source["metadata"])
+
+
+def test_unknown_keys_of_a_task_file_are_errors(raw_study, monkeypatch):
+    """lm-eval has more keys, which would change its questions and not the pipeline's."""
+    tasks = benchmark_definitions()
+    chain = tasks["chain-2"]
+    odd = {
+        **chain,
+        "description": "Be brief.",
+        "metadata": {**chain["metadata"], "n": 1, "answer": "box"},
+    }
+    monkeypatch.setattr(
+        "stapo.study.checks.benchmark_definitions", lambda: {**tasks, "chain-2": odd}
+    )
+    with pytest.raises(StudyError) as caught:
+        parse_study(raw_study)
+    assert [line.partition(" in its")[0] for line in caught.value.errors] == [
+        f"benchmarks.chain-2: {key}" for key in ("description", "metadata.n", "metadata.answer")
+    ]
+    with pytest.raises(
+        ValueError, match=r"metadata\.answer in its task file: expected boxed, last"
+    ):
+        load_rows(**odd["metadata"])
 
 
 def test_other_rows_are_refused_with_what_was_expected_and_found(tmp_path, monkeypatch):

@@ -59,6 +59,12 @@ TABLE = [
         "run.methods: 'a-b' and 'A-B' are equal where . + and - are _ and case is"]),
     ('benchmarks: {aime24: {samples: 4}}\nrun: {benchmarks: [aime24]}', [
         'benchmarks.aime24.samples: 4 are too few for its number of problems;']),
+    ('benchmarks: {chain-2: {rows: 101, sha256: %s}, chain-3: {row: 3}, '
+        'chain-4: {answer: boxed, answer_sha256: %s}}' % (2 * ("a" * 64,)), [
+        'benchmarks.chain-3.row: unknown key; remove it or correct its spelling',
+        'benchmarks.chain-2.rows: it has only 100 problems; use at most as many',
+        'benchmarks.chain-2.sha256: only beside a `file`; the task file has its own',
+        'benchmarks.chain-4.answer_sha256: only beside an `answer` in a file of']),
     ('benchmarks: {own: {file: 3, samples: 1}}\nrun: {benchmarks: [own]}', [
         'benchmarks.own.file: expected text; put it in quotes']),
     ('evaluation: {verdict: verifier}', [
