@@ -78,3 +78,41 @@ INFINITE = {
     "NaN": norm(torch.full((64,), torch.nan)),
     "infinite": norm(torch.tensor([torch.inf, -torch.inf] * 32)),
 }
+
+
+def larger_vocabulary(folder: Path) -> None:
+    """Give the tokenizer a token that the embedding has no row for."""
+    content = json.loads((folder / "tokenizer.json").read_text())
+    content["model"]["vocab"]["<beyond>"] = 10**4
+    (folder / "tokenizer.json").write_text(json.dumps(content))
+
+
+TEMPLATE, CLASSES = "chat_template.jinja", {"AutoModelForCausalLM": "own.Model"}
+UNREADABLE: dict[str, tuple[Damage, str]] = {
+    "gptq": (
+        partial(settings, quantization_config={"quant_method": "gptq", "bits": 4}),
+        "quantised weights cannot be trained",
+    ),
+    "own code": (partial(settings, auto_map=CLASSES), "needs its own Python code"),
+    "pickled weights": (pickled, "no weights; save them as safetensors"),
+    "unknown architecture": (
+        partial(settings, model_type="own"),
+        "the architecture in its config.json is unknown",
+    ),
+    "wrong type": (partial(settings, hidden_size="wide"), "Field 'hidden_size' expected int"),
+    "empty tokenizer": (partial(text, name="tokenizer.json", content="{}"), "cannot be loaded ("),
+    "no template of Jinja": (
+        partial(text, name=TEMPLATE, content="{% if %}"),
+        "its chat template fails",
+    ),
+    "empty template": (
+        partial(text, name=TEMPLATE, content=""),
+        "its chat template leaves out the question",
+    ),
+    "larger vocabulary": (larger_vocabulary, "the tokenizer has the id 10,000, and the embedding"),
+    "no end token": (
+        partial(settings, name="tokenizer_config.json", eos_token=None),
+        "the tokenizer has no end token",
+    ),
+}
+"""Other damages of a folder -> what is said of each."""

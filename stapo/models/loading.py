@@ -11,12 +11,14 @@ Weights are loaded completely or not at all: Transformers draws missing tensors 
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 from transformers.utils import logging
 
 from stapo.study import StudyError
@@ -26,10 +28,21 @@ from stapo.text import plain
 GENERATION = "generation_config.json"
 HARMLESS = {
     "transformers_version", "_from_model_config", "_commit_hash", "bos_token_id", "pad_token_id",
-    "eos_token_id",
+    "eos_token_id", "use_cache", "output_attentions", "output_hidden_states",
 }  # fmt: skip
 """Fields of it that change no response, and the end tokens, which a study replaces by its own."""
 NOT_FINITE = "{} has NaN or infinite values; copy the weights again, or train them again"
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Show no warnings of Transformers."""
+    before = logging.get_verbosity()
+    logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(before)
 
 
 def load_tokenizer(path: Path | str, **settings: Any) -> Any:
@@ -99,6 +112,16 @@ def load_again(model: Any, dtype: torch.dtype) -> Any:
     return _from_safetensors(model.config.name_or_path, dtype)
 
 
+def load_config(path: Path) -> Any:
+    """Return the configuration of a checkpoint's language model.
+
+    Raises:
+        StudyError: it cannot be read, its architecture is unknown, or the model needs its own code.
+    """
+    load = partial(AutoConfig.from_pretrained, path, trust_remote_code=False)
+    return _local(path, load).get_text_config()
+
+
 def read_without_weights(path: Path) -> Any:
     """Return a model on the meta device: its configuration, and the headers of its safetensors, are read.
 
@@ -135,9 +158,7 @@ def _from_safetensors(name: Path | str, dtype: torch.dtype) -> Any:
 
 def _complete(name: Path | str, **settings: Any) -> Any:
     """Return a model of which every tensor is in the safetensors, and no other tensor."""
-    before = logging.get_verbosity()
-    logging.set_verbosity_error()  # The same as a report of many lines.
-    try:
+    with quiet():  # Transformers reports the same in many lines.
         model, about = AutoModelForCausalLM.from_pretrained(
             name,
             use_safetensors=True,
@@ -147,8 +168,6 @@ def _complete(name: Path | str, **settings: Any) -> Any:
             output_loading_info=True,
             **settings,
         )
-    finally:
-        logging.set_verbosity(before)
     if faults := [*_differences(about)]:
         kind, remedy = type(model).__name__, "correct config.json, or save the weights again"
         about = f"its weights are not those of a {kind} ({', '.join(faults)})"

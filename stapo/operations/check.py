@@ -9,6 +9,7 @@ from rich.text import Text
 
 from stapo.answers import is_built_in
 from stapo.methods import METHODS
+from stapo.operations.model_check import model_lines
 from stapo.repository import STUDIES
 from stapo.study import Study, read_study
 from stapo.study.files import reader_name
@@ -17,7 +18,11 @@ from stapo.tasks import instruction_of
 
 
 def check_document(study: Study) -> dict[str, Any]:
-    """Return the document of `stapo check --json`."""
+    """Return the document of `stapo check --json`.
+
+    Raises:
+        StudyError: a model on this machine does not fit the study.
+    """
     from stapo.analysis.tables.hyperparameters import differing  # Not for `idle` alone.
 
     benchmarks = study.run.benchmarks
@@ -34,6 +39,7 @@ def check_document(study: Study) -> dict[str, Any]:
         },
         "differing": differing(study),
         "own": list(own_lines(study)),
+        "models": model_lines(study),
         # Of a valid study; `stapo verify` would report some as errors.
         "warnings": [
             *study.unpinned(),
@@ -111,5 +117,5 @@ def print_check(study: Study, console: Console) -> None:
         lines += [f"{name}: {method.title}: {method.source}", f"  {given}"]
     if differs := found["differing"]:
         lines.append(f"differs from the paper: {', '.join(differs)}")
-    lines += [*found["own"], *(f"warning: {line}" for line in found["warnings"])]
+    lines += [*found["own"], *found["models"], *(f"warning: {line}" for line in found["warnings"])]
     console.print(Text("\n".join(lines)), soft_wrap=True)

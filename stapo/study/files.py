@@ -305,6 +305,9 @@ def model_faults(folder: Path) -> list[str]:
     if settings.get("auto_map"):
         about = "needs its own Python code, which is never run here"
         found.append(f"{name}: {about}; choose a model whose architecture is part of Transformers")
+    if settings.get("quantization_config"):
+        about = "quantised weights cannot be trained; choose the model that they were made of"
+        found.append(f"{name}: {about}")
     if not any((folder / one).is_file() for one in TOKENIZER):
         found.append(f"{name}: no tokenizer ({TOKENIZER[0]}); save one into the folder")
     if not any(folder.glob("*.safetensors")):

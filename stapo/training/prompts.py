@@ -15,7 +15,7 @@ from stapo.models.worlds import training_problems
 from stapo.study import StudyError
 from stapo.study.files import RowsFile
 from stapo.study.schema import TrainingSettings
-from stapo.study.sources import Data, HubData, TinyData
+from stapo.study.sources import Data, FileData, HubData, TinyData
 
 DAPO_PREFIX = (
     "Solve the following math problem step by step. The last line of your response should be of the "
@@ -38,12 +38,7 @@ def write_prompts(data: Data, path: Path, record: Path | None = None) -> dict[st
     Raises:
         StudyError: the prompts cannot be read, or are not those that the study expects.
     """
-    if isinstance(data, TinyData):
-        rows = [*tiny_prompts(data)]
-    elif isinstance(data, HubData):
-        rows = [*_hub_rows(data)]
-    else:
-        rows = RowsFile(Path(data.file), data.sha256 or "").read()
+    rows = [*_hub_rows(data)] if isinstance(data, HubData) else local_rows(data)
     answers: dict[str, set[str]] = {}
     for row in rows:
         answers.setdefault(row["question"], set()).add(row["answer"])
@@ -68,6 +63,17 @@ def write_prompts(data: Data, path: Path, record: Path | None = None) -> dict[st
     if record:
         write_json(record, about)
     return about
+
+
+def local_rows(data: FileData | TinyData) -> list[dict[str, str]]:
+    """Return the rows of training prompts that need no network.
+
+    Raises:
+        StudyError: the file changed since the study was read, or there are too few problems.
+    """
+    if isinstance(data, TinyData):
+        return [*tiny_prompts(data)]
+    return RowsFile(Path(data.file), data.sha256 or "").read()
 
 
 def checksum(records: Sequence[Mapping[str, Any]]) -> str:
@@ -147,14 +153,19 @@ def chat_rows(
     records = read_prompts(path)
     for line, record in enumerate(records):
         chat = chat_prompt(record["question"], training.instruction)
-        ids = tokenizer.apply_chat_template(chat, add_generation_prompt=True, return_dict=False)
-        if len(ids) <= limit:
+        if prompt_tokens(tokenizer, chat) <= limit:
             rows.append({"prompt": chat, "answer": record["answer"]})
             lines.append(line)
     if not rows:
         about = f"all {len(records)} prompts are longer than {limit} tokens; increase the limit"
         raise StudyError([f"training.max_prompt_tokens: {about}"])
     return rows, lines, len(records) - len(rows)
+
+
+def prompt_tokens(tokenizer: Any, chat: list[dict[str, str]]) -> int:
+    """Return the number of tokens of a chat up to the beginning of the response."""
+    ids = tokenizer.apply_chat_template(chat, add_generation_prompt=True, return_dict=False)
+    return len(ids)
 
 
 def chat_prompt(question: str, instruction: str) -> list[dict[str, str]]:
