@@ -4,12 +4,17 @@ import numpy as np
 import pytest
 from drawn import caption, panels
 from studies import outputs
+from synthetic_tokens import write_tokens
 
+from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.charts import MAX_POINTS, chart_of, image
 from stapo.analysis.evidence.recorded import NO_SILENCED, recorded
-from stapo.analysis.figures.token_frequencies import SHOWN
+from stapo.analysis.evidence.words import KINDS as WORDS
+from stapo.analysis.figures.token_frequencies import EXAMPLES, SHOWN
 from stapo.analysis.tables.cases import cases, context_of
 from stapo.files import write_jsonl
+
+LETTERS = str.maketrans("01", "ab")
 
 
 @pytest.mark.parametrize(("name", "number"), [("quadrants", 2), ("token_frequencies", 4)])
@@ -36,6 +41,26 @@ def test_frequencies_are_those_of_the_tokens_if_all_were_recorded(complete):
             shares = (100 * counts / counts.sum()).tolist()[: len(rows)]
             assert [row["x"] for row in rows] == pytest.approx(shares, rel=1e-5)
             assert all(row["low"] < row["x"] < row["high"] for row in rows)
+
+
+def test_tokens_that_are_nearly_all_different_are_drawn_by_their_kinds(complete):
+    artefacts, truth = complete
+    paths = dict(zip(truth, outputs(artefacts.study, "train", "tokens.parquet"), strict=True))
+    for name, frame in truth.items():
+        frame["token"] = [f" {i:b}".translate(LETTERS) if i % 4 else str(i) for i in frame.index]
+        write_tokens(artefacts.root / paths[name], frame)
+    found = panels(chart_of(Artefacts(artefacts.study, artefacts.root), "token_frequencies"))
+    for frame in truth.values():
+        for kind in ("silenced", "retained"):
+            tokens, panel = frame.loc[frame["kind"] == kind, "token"], found.pop(0)
+            rows = {row["y"]: row for row in panel.of("bar")[0].rows}
+            assert [*rows] == [*WORDS]
+            numbers = tokens[tokens.str.isdigit()]
+            assert rows["number"]["x"] == pytest.approx(100 * len(numbers) / len(tokens), rel=1e-5)
+            assert rows["word"]["x"] + rows["number"]["x"] == pytest.approx(100, rel=1e-5)
+            examples = [f'"{token}"' for token in sorted(numbers)[:EXAMPLES]]
+            assert panel.of("text")[0].rows[0]["examples"] == ", ".join(examples)
+            assert rows["special"]["examples"] == ""
 
 
 def test_quantiles_have_a_panel_each_and_that_of_the_paper_is_marked(several):
