@@ -14,6 +14,8 @@ from training_jobs import TRAINING, assert_same, job_in, metrics, parity_reward,
 
 from stapo.files import read_json
 from stapo.methods import METHODS
+from stapo.stages import jobs_of
+from stapo.study import merge, parse_study
 from stapo.training import checkpoints as module, rewards, run as run_module, saving
 from stapo.training.checkpoints import (
     ROLLOUT_FILE,
@@ -195,14 +197,15 @@ def test_kept_weights_that_are_damaged_are_made_again(world, tmp_path, capsys):
 
 @pytest.mark.parametrize("steps", [3, 4])
 def test_a_longer_training_goes_on_from_a_shorter_one_with_the_same_bits(
-    world, tmp_path, capsys, monkeypatch, steps
+    world, raw_study, tmp_path, capsys, monkeypatch, steps
 ):
     """Also from the middle of a rollout; the last weights of the shorter one are kept ones of the longer."""
 
     def trained(name: str, steps: int, kept: list[int], **changes: Any) -> Path:
         training = TRAINING.model_copy(update={"steps": steps, "checkpoint_every": 2})
         work = tmp_path / name
-        config = {"training": {"steps": steps, **changes}}
+        study = parse_study(merge(raw_study, {"training": {"steps": steps, **changes}}))
+        config = jobs_of(study).one("train", "tiny/stapo/seed0").config
         with patch.dict(rewards.BUILT_IN, boxed=parity_reward):
             job = job_in(world, tmp_path, training, "stapo", config=config, kept_steps=kept)
             run_module.train(replace(job, work=work, out=work / "published"))
@@ -210,7 +213,7 @@ def test_a_longer_training_goes_on_from_a_shorter_one_with_the_same_bits(
 
     monkeypatch.setattr(module, "energy_joules", lambda: 5.0)
     short = trained("both/short", steps, [2])
-    trained("both/other", 5, [2], seed=7)
+    trained("both/other", 5, [2], learning_rate=0.5)
     before = {path: path.read_bytes() for path in short.rglob("*") if path.is_file()}
     capsys.readouterr()
     long, alone = (trained(name, 6, [2, steps]) for name in ("both/long", "alone/long"))
