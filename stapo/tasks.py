@@ -26,8 +26,8 @@ KEYS = {
 }  # fmt: skip
 """Keys of a task file: lm-eval has others, which would change its questions and not the pipeline's."""
 METADATA = {
-    "version", "minimum_samples", "hub", "subset", "revision", "split", "names", "licence", "builder", "family", "rows",
-    "sha256", "first", "answer", "instruction",
+    "version", "minimum_samples", "hub", "subset", "revision", "split", "names", "licence", "builder",
+    "family", "rows", "sha256", "first", "answer", "instruction",
 }  # fmt: skip
 """Keys of its metadata; a benchmark has as many problems as `rows` says, or the `first` of them."""
 
