@@ -11,7 +11,7 @@ from stapo.evaluation.statistics import AVERAGE, Interval
 from stapo.methods import METHODS
 from stapo.reference import paper
 from stapo.study import Study
-from stapo.study.sources import HubModel
+from stapo.study.sources import PretrainedHubModel
 
 
 class Compared(NamedTuple):
@@ -55,7 +55,9 @@ def _is_comparable(study: Study, column: str) -> bool:
 def is_papers(study: Study, size: str) -> bool:
     """Return whether the model of a size is the paper's base model, and not a test model or another model."""
     model = study.models[size]
-    return isinstance(model, HubModel) and model.hub == paper()["models"].get(size)
+    if not isinstance(model, PretrainedHubModel) or model.supervised:
+        return False
+    return bool(model.hub == paper()["models"].get(size))
 
 
 def has_papers_average(study: Study) -> bool:

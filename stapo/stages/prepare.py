@@ -13,7 +13,7 @@ from stapo.locks import work_directory
 from stapo.provenance import SUMS, damaged_file
 from stapo.stages import Job, Jobs, Resources, Stage
 from stapo.study import Study
-from stapo.study.sources import FileData, GgufModel, HubData, Model, TinyModel, WheelModel
+from stapo.study.sources import FileData, GgufModel, HubData, HubModel, Model, TinyModel, WheelModel
 
 VERIFIER = "verifier"
 """Name of the verifier's job; no size has this name."""
@@ -92,11 +92,15 @@ def check_overlap(study: Study) -> dict[str, Any]:
     return prompts.check_overlap(path, questions, isinstance(study.data, HubData))
 
 
-def model_settings(model: Model) -> dict[str, Any]:
+def model_settings(model: Model | HubModel) -> dict[str, Any]:
     """Return the settings of a base model; of one in files, their content and not their place."""
+    apart = {"path", "supervised"}
     if isinstance(model, GgufModel | WheelModel):
-        return {"dequantised": "float32", "gguf_sha256": model.sha256}
-    settings = model.constants() | model.model_dump(mode="json", exclude={"path"})
+        settings = {"dequantised": "float32", "gguf_sha256": model.sha256}
+    else:
+        settings = model.constants() | model.model_dump(mode="json", exclude=apart)
+    if supervised := getattr(model, "supervised", None):
+        settings["supervised"] = supervised.model_dump(mode="json", exclude={"file"})
     for name in ("slip_rate", "connecting_word_rate"):
         if settings.get(name) == TinyModel.model_fields[name].default:
             del settings[name]  # Models from before this setting keep their fingerprint.

@@ -24,6 +24,7 @@ from stapo.provenance import file_sha256, file_sums
 from stapo.study.loader import StudyError, read_file, read_text, shown_path
 
 COLUMNS = ("question", "answer")
+SOLUTION_COLUMNS = ("question", "solution")
 MOST_BYTES = 10**6
 """Of a question or an answer."""
 Row = dict[str, str]
@@ -70,7 +71,7 @@ def rows_checksum(rows: Iterable[Mapping[str, str]]) -> str:
     return hashlib.sha256(canonical(plain).encode()).hexdigest()
 
 
-def read_rows(path: Path, is_unique: bool = False) -> list[Row]:
+def read_rows(path: Path, is_unique: bool = False, columns: tuple[str, ...] = COLUMNS) -> list[Row]:
     """Return the rows of JSON lines, without white space at the ends of texts.
 
     A repeated question, where each must be unique, is a fault: both would get the same responses.
@@ -85,7 +86,7 @@ def read_rows(path: Path, is_unique: bool = False) -> list[Row]:
         if not line.strip():
             continue
         try:
-            rows.append(_row(line))
+            rows.append(_row(line, columns))
             asked = " ".join(rows[-1]["question"].split())
             if is_unique and (earlier := first.setdefault(asked, number)) != number:
                 raise ValueError(f"repeats the question of line {earlier}; remove one of them")
@@ -100,8 +101,8 @@ def read_rows(path: Path, is_unique: bool = False) -> list[Row]:
     return rows
 
 
-def _row(line: str) -> Row:
-    """Return question and answer of a line, which are text or numbers; raise a ValueError if they are not.
+def _row(line: str, columns: tuple[str, ...]) -> Row:
+    """Return the columns of a line, which are text or numbers; raise a ValueError if they are not.
 
     A whole number with a point is refused: Pandas writes the whole numbers of a column with a gap so.
     """
@@ -117,13 +118,13 @@ def _row(line: str) -> Row:
     record = json.loads(line, parse_float=number, parse_int=str, object_pairs_hook=once)
     if not isinstance(record, dict):
         raise ValueError("expected an object with columns")
-    for key in COLUMNS:
+    for key in columns:
         if not isinstance(cell := record.get(key), str) or not cell.strip():
             found = f"found {cell!r}; its columns: {', '.join(record)}"
             raise ValueError(f"column {key!r}: expected text or a number, {found}")
         if len(cell.encode()) > MOST_BYTES:  # A lone surrogate cannot be encoded, a ValueError.
             raise ValueError(f"column {key!r}: longer than {MOST_BYTES} bytes; shorten it")
-    return {key: record[key].strip() for key in COLUMNS}
+    return {key: record[key].strip() for key in columns}
 
 
 def function_name(reference: str) -> str:

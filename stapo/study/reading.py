@@ -31,6 +31,7 @@ from stapo.methods import METHODS
 from stapo.repository import CATALOGUE, STUDIES
 from stapo.study.checks import cross_problems
 from stapo.study.files import (
+    SOLUTION_COLUMNS,
     found_path,
     gguf_checksum,
     model_checksum,
@@ -311,6 +312,12 @@ def _gguf(section: Mapping[str, Any]) -> dict[str, Any]:
     return {"sha256": gguf_checksum(Path(section["gguf"]))}
 
 
+def _solutions(section: Mapping[str, Any]) -> dict[str, Any]:
+    path = Path(section["file"])
+    read_rows(path, columns=SOLUTION_COLUMNS)
+    return {"sha256": sha256_of(path)}
+
+
 def _selection(section: Mapping[str, Any]) -> dict[str, Any]:
     """Return the checksum of a token selection, and its arguments with the defaults of those not given."""
     reference = section["selection"]
@@ -328,6 +335,7 @@ NAMED: dict[Place, tuple[tuple[str, ...], Callable[[Mapping[str, Any]], dict[str
     ("data", "file"): (("rows", "sha256"), _rows),
     ("models", "*", "path"): (("sha256",), _model),
     ("models", "*", "gguf"): (("sha256",), _gguf),
+    ("models", "*", "supervised", "file"): (("sha256",), _solutions),
     ("methods", "*", "selection"): (("selection_sha256",), _selection),
     ("training", "reward"): (("reward_sha256",), _code("reward")),
     ("benchmarks", "*", "answer"): (("answer_sha256",), _code("answer")),

