@@ -44,7 +44,9 @@ def _facts(count: int, rng: Random) -> WordProblem:
     facts = [f"{who} has {n} {what}" for who, n, what in zip(people, numbers, things, strict=True)]
     asked = rng.randrange(count)
     text = f"{', '.join(facts[:-1])} and {facts[-1]}."
-    return WordProblem(f"{text} How many {things[asked]} does {people[asked]} have?", numbers[asked])
+    return WordProblem(
+        f"{text} How many {things[asked]} does {people[asked]} have?", numbers[asked]
+    )
 
 
 def _other_changes(rng: Random) -> WordProblem:

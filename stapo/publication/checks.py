@@ -202,7 +202,8 @@ def _prompt_errors(results: Results, about: Any) -> list[str]:
     prompts = read_prompts(path)
     if (about["prompts"], about["sha256"]) != (len(prompts), checksum(prompts)):
         return [f"{ABOUT}: does not belong to {PROMPTS}"]
-    if not about["rows"] >= about["unique"] == about["conflicting"] + len(prompts):
+    left_out = about["conflicting"] + about.get("unrewarded", 0)
+    if not about["rows"] >= about["unique"] == left_out + len(prompts):
         return [f"{ABOUT}: its numbers are inconsistent"]
     # Of a file with repeated questions, some rows are no prompts.
     whole = isinstance(data, FileData) and about["rows"] == len(prompts)

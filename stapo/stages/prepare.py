@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from stapo import paths
+from stapo.answers import Setting, is_built_in
 from stapo.files import fingerprint, link_tree, read_json, write_json
 from stapo.locks import work_directory
 from stapo.provenance import SUMS, damaged_file
@@ -25,13 +26,19 @@ def _prompts(of: Jobs) -> Iterator[Job]:
     # Number and checksum only check: to write them into a study trains nothing anew. Of a file, its content.
     checks = {"unique_prompts", "sha256"}
     without = {"file"} if isinstance(study.data, FileData) else checks
+    # Prompts that cannot earn the reward are left out; a training depends on its reward anyway.
+    rewarded = {} if (reward := _built_in_reward(study)) == "boxed" else {"reward": reward}
     yield Job(
         "prompts",
         "",
         {"recipe": 1, "data": study.data.constants() | study.data.model_dump(exclude=without)},
         outputs=tuple(p.format(study=study.name) for p in (paths.PROMPTS, paths.PROMPTS_RECORD)),
-        also=study.data.model_dump(include=checks),
+        also=study.data.model_dump(include=checks) | rewarded,
     )
+
+
+def _built_in_reward(study: Study) -> Setting | None:
+    return study.training.reward if is_built_in(study.training.reward) else None
 
 
 def _write_prompts(of: Jobs, jobs: list[Job], how: Resources) -> None:
@@ -40,7 +47,7 @@ def _write_prompts(of: Jobs, jobs: list[Job], how: Resources) -> None:
 
     data = of.study.data
     out, record = map(Path, jobs[0].outputs)
-    found = write_prompts(data, out, record)
+    found = write_prompts(data, out, record, _built_in_reward(of.study))
     print(
         "{prompts} prompts: {unique} unique ones in {rows} rows, {conflicting} left out for conflicting "
         "answers".format(**found)

@@ -41,6 +41,7 @@ from stapo.study.files import (
     selection_arguments,
     sha256_of,
 )
+from stapo.study.golds import gold_problems
 from stapo.study.loader import (
     Document,
     Place,
@@ -241,6 +242,8 @@ def _study(document: Document, is_read: bool) -> Study:
     content = resolved_content(study) if study else {}
     if study:
         others = [*cross_problems(study), *_problems_of_files(study, content, is_read)]
+        if is_read and not others:
+            others = [*gold_problems(study)]
         problems += [one for one in others if not wrong & {*one[0], *WORD.findall(one[1])}]
     if problems:
         raise StudyError(document.errors(problems))

@@ -4,18 +4,21 @@ import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from math import ceil
+from math import ceil, isfinite
 from pathlib import Path
 from random import Random
 from typing import Any
 
+from stapo.answers import Setting
 from stapo.files import canonical, fingerprint, read_published, write_json, write_jsonl
 from stapo.hub import data_set
 from stapo.models.worlds import training_problems
 from stapo.study import StudyError
 from stapo.study.files import RowsFile
+from stapo.study.golds import MOST_LEFT_OUT, faulty_golds, summary
 from stapo.study.schema import TrainingSettings
 from stapo.study.sources import Data, FileData, HubData, TinyData
+from stapo.text import visible
 
 DAPO_PREFIX = (
     "Solve the following math problem step by step. The last line of your response should be of the "
@@ -28,12 +31,15 @@ RUN_OF_WORDS = 13
 """Length in words of a common run that counts as contamination, as usual."""
 
 
-def write_prompts(data: Data, path: Path, record: Path | None = None) -> dict[str, Any]:
+def write_prompts(
+    data: Data, path: Path, record: Path | None = None, reward: Setting | None = None
+) -> dict[str, Any]:
     """Write the unique prompts to `path` as JSON lines with question and answer, in a fixed order.
 
     Returns:
         What is also written to `record`: the number of `rows`, of `unique` prompts in them, of those removed
-        for `conflicting` answers, of `prompts` written, and their `sha256`.
+        for `conflicting` answers, of `prompts` written, and their `sha256`; if there are any, also of those
+        removed as `unrewarded`, for whose answer no response gets the built-in `reward`; None: not checked.
 
     Raises:
         StudyError: the prompts cannot be read, or are not those that the study expects.
@@ -43,15 +49,22 @@ def write_prompts(data: Data, path: Path, record: Path | None = None) -> dict[st
     for row in rows:
         answers.setdefault(row["question"], set()).add(row["answer"])
     # With conflicting answers the reward would be random.
-    records = [{"question": q, "answer": min(a)} for q, a in answers.items() if len(a) == 1]
+    single = [{"question": q, "answer": min(a)} for q, a in answers.items() if len(a) == 1]
+    faults = faulty_golds(reward, single, is_rewarded=True) if reward is not None else {}
+    records = [record for i, record in enumerate(single) if i not in faults]
     about = {
         "rows": len(rows),
         "unique": len(answers),
-        "conflicting": len(answers) - len(records),
+        "conflicting": len(answers) - len(single),
+        **({"unrewarded": len(faults)} if faults else {}),
         "prompts": len(records),
         "sha256": checksum(records),
     }
-    errors = [] if records else ["data: no prompt with a single answer; choose other data"]
+    errors = [] if single else ["data: no prompt with a single answer; choose other data"]
+    if len(faults) > MOST_LEFT_OUT * len(single):
+        errors.append(f"data: {summary(faults, single)}; change training.reward or the data")
+    elif faults:
+        print(f"left out: {visible(summary(faults, single))}")  # noqa: T201
     stated = {"unique_prompts": "unique", "sha256": "sha256"} if isinstance(data, HubData) else {}
     for key, name in stated.items():
         if (wanted := getattr(data, key)) not in (None, found := about[name]):
@@ -130,12 +143,23 @@ def _hub_rows(data: HubData) -> Iterator[dict[str, str]]:
                 if not (question.startswith(DAPO_PREFIX) and question.endswith(DAPO_SUFFIX)):
                     raise ValueError("no wrapper of DAPO-Math-17k; set data.wrapper: keep")
                 question = question[len(DAPO_PREFIX) : -len(DAPO_SUFFIX)]
-            if not (isinstance(answer, str) and question.strip()):
+            answer = _answer_text(answer)
+            if not question.strip():
                 raise TypeError("no text")
         except (LookupError, TypeError, AttributeError, ValueError) as error:
             about = f"{WANTED}: {error}"
             raise StudyError([f"data: row {index} of {data.hub}: {about}"]) from error
         yield {"question": question, "answer": answer}
+
+
+def _answer_text(value: Any) -> str:
+    """Return the text of an answer; as in files it may be a number, but no whole one with a point."""
+    if isinstance(value, str):
+        return value
+    is_fraction = isinstance(value, float) and isfinite(value) and not value.is_integer()
+    if type(value) is int or is_fraction:
+        return str(value)
+    raise TypeError("no text")
 
 
 def chat_rows(

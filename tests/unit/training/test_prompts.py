@@ -69,11 +69,11 @@ SHA256 = "b83b3772b9b70e9eed819dc9071835f21914eb431e9b0f879655b847960d2d48"
 def hub(tmp_path, monkeypatch):
     """Write the prompts of some rows on a Hub that has only them; return file, record and summary."""
 
-    def write(rows: list[Any], **settings: Any) -> Any:
+    def write(rows: list[Any], reward: Any = None, **settings: Any) -> Any:
         monkeypatch.setattr(datasets, "load_dataset", lambda hub, revision, split: rows)
         data = HubData(hub="a/b", revision="0" * 40, **settings)
         path, record = tmp_path / "prompts.jsonl", tmp_path / "prompts.json"
-        about = write_prompts(data, path, record)
+        about = write_prompts(data, path, record, reward)
         return read_jsonl(path), read_json(record), about
 
     return write
@@ -102,7 +102,8 @@ def test_another_number_or_checksum_is_refused_and_both_are_printed(hub, tmp_pat
 @pytest.mark.parametrize(
     "broken",
     [
-        {"question": "1+1?"}, {"prompt": [], "answer": 2}, {"question": "1+1?", "answer": 2},
+        {"question": "1+1?"}, {"prompt": [], "answer": 2},
+        *({"question": "1+1?", "answer": answer} for answer in (2.0, True, None, float("nan"), [2])),
         *map(lambda one: row(one, "4"), ("2+2?", DAPO_PREFIX + "2+2?", "2+2?" + DAPO_SUFFIX, wrapped(" "))),
     ],
 )  # fmt: skip
@@ -117,6 +118,28 @@ def test_a_wrapper_may_be_kept_and_plain_columns_are_taken_as_they_are(hub):
     assert [one["question"] for one in prompts] == [wrapped("1+1?"), "2+2?"]
     prompts, _, _ = hub([{"question": q, "answer": a, "source": "x"} for q, a in PAIRS])
     assert prompts == KEPT
+    prompts, _, _ = hub([{"question": "1+1?", "answer": 2}, {"question": "1/4?", "answer": 0.25}])
+    assert [one["answer"] for one in prompts] == ["2", "0.25"]
+
+
+def test_prompts_whose_answer_no_response_can_have_are_left_out_or_refused(hub, capsys):
+    few = [{"question": f"{i}?", "answer": i} for i in range(40)]
+    odd = [{"question": "x?", "answer": r"\boxed{2}"}, {"question": "y?", "answer": ""}]
+    prompts, record, about = hub([*few, *odd, few[0]], reward="boxed")
+    assert [one["question"] for one in prompts] == [one["question"] for one in few]
+    assert record == about
+    counts = {"rows": 43, "unique": 42, "conflicting": 0, "unrewarded": 2, "prompts": 40}
+    assert counts.items() <= about.items()
+    assert "1 of 42 answers are empty: row 42 ('')" in capsys.readouterr().out
+    # A reward of one's own may be for something else.
+    assert hub([*few, *odd])[2]["prompts"] == 42
+    solved = [{"question": f"{i}?", "answer": f"1 + {i}\n#### {i + 1}"} for i in range(40)]
+    for reward in ({"after": "####"}, "last_number"):
+        assert hub(solved, reward=reward)[2]["prompts"] == 40
+    with pytest.raises(
+        StudyError, match=r"^data: 40 of 40 answers are worked .*\{after: \"####\"\}"
+    ):
+        hub(solved, reward="boxed")
 
 
 def test_prompts_of_a_file_of_the_studys_own(tmp_path):
