@@ -9,25 +9,21 @@ samples, so a larger N adds responses and changes none.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib import metadata
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
-from transformers import (
-    GenerationConfig,
-    LogitsProcessor,
-    LogitsProcessorList,
-    TemperatureLogitsWarper,
-    TopKLogitsWarper,
-    TopPLogitsWarper,
-)
+from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList
 
 from stapo.files import fingerprint
 from stapo.models.decoding import decode, has_full_attention
 from stapo.models.loading import end_token_ids, load_model, load_tokenizer
+from stapo.models.sampling import Sampler
 from stapo.provenance import processor
 from stapo.records.responses import Response
 from stapo.study.schema import Decoding, EngineSettings, Evaluation
@@ -97,27 +93,16 @@ Engine = Callable[[Sequence[Request]], Iterable[tuple[Request, Response]]]
 
 
 class SeededSampling(LogitsProcessor):  # type: ignore[misc]
-    """Samples every row with its own seed: the maximum after temperature, top-k, top-p and Gumbel noise."""
+    """Leaves the token that each row's own seed draws, for Transformers' own loop."""
 
-    def __init__(self, seeds: Sequence[int], sampling: Sampling) -> None:
-        self.generators = [torch.Generator().manual_seed(seed) for seed in seeds]
-        self.warpers = LogitsProcessorList([TemperatureLogitsWarper(sampling.temperature)])
-        if sampling.top_k:
-            self.warpers.append(TopKLogitsWarper(sampling.top_k))
-        if sampling.top_p < 1:
-            self.warpers.append(TopPLogitsWarper(sampling.top_p))
-
-    def take(self, rows: Tensor) -> None:
-        """Go on with some rows, given by a bool mask."""
-        self.generators = [self.generators[row] for row in rows.nonzero().flatten().tolist()]
+    def __init__(self, seeds: Sequence[int], sampler: Sampler) -> None:
+        self.generators, self.sampler = [Random(seed) for seed in seeds], sampler
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
-        """Return the perturbed scores (B, V)."""
-        scores = self.warpers(input_ids, scores.float())
-        width = scores.shape[1]
-        uniform = torch.stack([torch.rand(width, generator=g) for g in self.generators])
-        # Gumbel noise. rand() may be 0; its next larger value is 2^-24.
-        return scores - torch.log(-torch.log(uniform.clamp(min=2.0**-25))).to(scores.device)
+        """Return scores (B, V) that are 0 for the drawn tokens and -inf for others."""
+        rows = torch.arange(len(scores), device=scores.device)
+        drawn = self.sampler.draw(scores, rows, self.generators).unsqueeze(1)
+        return torch.full_like(scores, -torch.inf).scatter_(1, drawn, 0.0)
 
 
 def load_engine(backend: str, model: Path, sampling: Sampling, settings: EngineSettings) -> Engine:
@@ -133,8 +118,12 @@ def hf_engine(model: str, sampling: Sampling) -> Engine:
     dtype = torch.bfloat16 if device == "cuda" else torch.float32
     loaded = load_model(model, dtype).to(device).eval()
     tokenizer = load_tokenizer(model)
+    sampler = Sampler(sampling.temperature, sampling.top_k, sampling.top_p)
+    ours = has_full_attention(loaded)
     settings = GenerationConfig(
-        do_sample=False,  # Greedy decoding after the noise of SeededSampling, if any.
+        # Transformers' own loop draws nothing after SeededSampling.
+        **(vars(sampler) if ours and sampling.temperature else {}),
+        do_sample=ours and sampling.temperature > 0,
         max_new_tokens=sampling.max_response_tokens,
         eos_token_id=list(sampling.eos_token_ids),
         pad_token_id=sampling.eos_token_ids[0],
@@ -152,14 +141,14 @@ def hf_engine(model: str, sampling: Sampling) -> Engine:
             )
         )
         seeds = [request.seed for request in requests]
-        draw = [SeededSampling(seeds, sampling)] if sampling.temperature else []
+        draw = [] if ours else [SeededSampling(seeds, sampler)]
         with torch.inference_mode():
             output = loaded.generate(
                 input_ids=ids.to(device),
                 attention_mask=attended.to(device),
                 generation_config=settings,
                 logits_processor=LogitsProcessorList(draw),
-                custom_generate=decode if has_full_attention(loaded) else None,
+                custom_generate=partial(decode, seeds=seeds) if ours else None,
             )
         for request, row in zip(requests, output[:, ids.shape[1] :].tolist(), strict=True):
             yield request, _cut(tokenizer, row, sampling)

@@ -1,16 +1,28 @@
 """Sampling of a whole batch of responses with Transformers, in less time on a CPU.
 
-A loop for the argument `custom_generate` of Transformers' `generate`. It draws the same tokens. Finished
-responses leave the batch, the cache is written in place instead of copied for every token, and keys and
-values are not repeated for grouped queries.
+A loop for the argument `custom_generate` of Transformers' `generate`, with the same distribution. Finished
+responses leave the batch, the cache is written in place instead of copied for every token, keys and values
+are not repeated for grouped queries, and tokens are drawn without sorting the vocabulary.
 """
 
+from collections.abc import Sequence
+from itertools import compress
+from random import Random
 from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import AttentionInterface, AttentionMaskInterface
+from transformers import (
+    AttentionInterface,
+    AttentionMaskInterface,
+    LogitsProcessorList,
+    TemperatureLogitsWarper,
+    TopKLogitsWarper,
+    TopPLogitsWarper,
+)
 from transformers.cache_utils import Cache, DynamicLayer
+
+from stapo.models.sampling import Sampler
 
 ONE_QUERY = "stapo_one_query"
 """Value of `attn_implementation` while responses are sampled."""
@@ -89,59 +101,86 @@ AttentionMaskInterface.register(ONE_QUERY, AttentionMaskInterface()["sdpa"])
 
 @torch.no_grad()
 def decode(
-    model: Any, input_ids: Tensor, *, logits_processor: Any, generation_config: Any, **inputs: Any
+    model: Any,
+    input_ids: Tensor,
+    *,
+    logits_processor: LogitsProcessorList,
+    generation_config: Any,
+    seeds: Sequence[int] | None = None,
+    **inputs: Any,
 ) -> Tensor:
     """Return (B, P + T) prompts and responses, padded after their ends, for (B, P) padded before them.
 
-    The model must have full attention. A processor of logits with a method `take` is told which rows are
-    left, as a (rows,) bool mask of those before. Of `inputs` only the `attention_mask` (B, P) is used.
+    The model must have full attention. `seeds` are those of the responses; without them, they come from
+    PyTorch's generator. Of `inputs` only the `attention_mask` (B, P) is used.
     """
+    if seeds is None:
+        seeds = torch.randint(2**62, (len(input_ids),)).tolist()
+    generators = [Random(seed) for seed in seeds]
+    processors, sampler = _taken_apart(logits_processor)
+    if not generation_config.do_sample:
+        sampler = Sampler(temperature=0)
     before = model.config._attn_implementation
     model.set_attn_implementation(ONE_QUERY)
     try:
-        given = input_ids, inputs["attention_mask"], logits_processor, generation_config
-        return _decode(model, *given)
+        given = input_ids, inputs["attention_mask"], generation_config
+        return _decode(model, *given, processors, sampler, generators)
     finally:
         model.set_attn_implementation(before)
 
 
+def _taken_apart(processors: LogitsProcessorList) -> tuple[LogitsProcessorList, Sampler]:
+    """Return processors of logits without the last ones, and a sampler that does what these do."""
+    left, settings = LogitsProcessorList(processors), {}
+    names = {
+        TopPLogitsWarper: "top_p",
+        TopKLogitsWarper: "top_k",
+        TemperatureLogitsWarper: "temperature",
+    }
+    for kind, name in names.items():  # The last one first.
+        if left and type(left[-1]) is kind:
+            settings[name] = getattr(left.pop(), name)
+    return left, Sampler(**settings)
+
+
 def _decode(
-    model: Any, prompts: Tensor, attended: Tensor, logits_processor: Any, config: Any
+    model: Any,
+    prompts: Tensor,
+    attended: Tensor,
+    config: Any,
+    processors: LogitsProcessorList,
+    sampler: Sampler,
+    generators: list[Random],
 ) -> Tensor:
     count, width = prompts.shape
     ends = torch.as_tensor(config.eos_token_id, device=prompts.device).reshape(-1)
-    found = prompts.new_full((count, config.max_length), config.pad_token_id)
-    found[:, :width] = prompts
+    ids = prompts.new_full((count, config.max_length), config.pad_token_id)
+    ids[:, :width] = prompts
     layers = [GrowingLayer() for _ in range(model.config.num_hidden_layers)]
     rows, cache = torch.arange(count, device=prompts.device), Cache(layers=layers)
     tokens, positions = prompts, (attended.cumsum(dim=1) - 1).clamp(min=0)
-    running = torch.ones_like(rows, dtype=torch.bool)
-    place = width
+    running, place = rows, width
     for place in range(width, config.max_length):
         output = model(
             input_ids=tokens, attention_mask=attended, position_ids=positions,
             past_key_values=cache, use_cache=True, logits_to_keep=1,
         )  # fmt: skip
-        scores = logits_processor(found[rows, :place], output.logits[:, -1].float())
-        drawn = _drawn(scores, rows, count) if config.do_sample else scores.argmax(dim=1)
-        found[rows, place] = torch.where(running, drawn, config.pad_token_id)
-        running &= ~torch.isin(drawn, ends)
-        left = int(running.sum())
-        if left == 0:
+        logits = output.logits[:, -1]
+        if processors:
+            logits = processors(ids[rows, :place], logits.float())
+        drawn = sampler.draw(logits, running, generators)
+        ids[rows[running], place] = drawn
+        go_on = ~torch.isin(drawn, ends)
+        running, generators = running[go_on], list(compress(generators, go_on.tolist()))
+        if not generators:
             break
-        tokens, positions = found[rows, place].unsqueeze(1), positions[:, -1:] + 1
+        tokens, positions = ids[rows, place].unsqueeze(1), positions[:, -1:] + 1
         attended = torch.cat([attended, attended.new_ones((len(rows), 1))], dim=1)
-        if left <= (1 - FINISHED_SHARE) * len(rows):
-            for one in (*layers, *(one for one in logits_processor if hasattr(one, "take"))):
-                one.take(running)
+        if len(running) <= (1 - FINISHED_SHARE) * len(rows):
+            for layer in layers:
+                layer.take(running)
             rows, tokens, positions, attended = (
                 table[running] for table in (rows, tokens, positions, attended)
             )
-            running = running[running]
-    return found[:, : place + 1]
-
-
-def _drawn(scores: Tensor, rows: Tensor, count: int) -> Tensor:
-    """Return a token for each of some rows, as `torch.multinomial` draws it for all `count` rows."""
-    noise = scores.new_empty((count, scores.shape[1])).exponential_()
-    return (scores.softmax(dim=1) / noise[rows]).argmax(dim=1)
+            running = torch.arange(len(rows), device=rows.device)
+    return ids[:, : place + 1]

@@ -96,7 +96,7 @@ class StapoTrainer(ResumableTrainer):
             head = {name: getattr(args, name) for name in ("temperature", "cast_lm_head_to_fp32")}
             self.ref_model = reference_model(self.model, self.accelerator, **head)
         if not (self.use_vllm or self.is_fsdp_enabled) and has_full_attention(self.model):
-            self.model.generate = partial(self.model.generate, custom_generate=decode)
+            self.model.generate = partial(self._decoded, self.model.generate)
         if self.use_vllm and self.vllm_mode == "colocate":
             engine = self.vllm_generation.llm
             engine.generate = seeded(engine.generate, self._response_seeds)
@@ -130,8 +130,13 @@ class StapoTrainer(ResumableTrainer):
 
     # Rollout
 
+    def _decoded(self, generate: Callable[..., Tensor], input_ids: Tensor, **named: Any) -> Tensor:
+        """Return prompts and responses (b, P + T) of this rank, by our loop."""
+        loop = partial(decode, seeds=self._response_seeds(len(input_ids)))
+        return generate(input_ids=input_ids, custom_generate=loop, **named)
+
     def _response_seeds(self, number: int) -> list[int]:
-        """Return the seeds of the responses that the vLLM engine of this rank generates next."""
+        """Return the seeds of the responses that this rank, or its vLLM engine, generates next."""
         # The ranks of one engine generate the responses of all of them.
         engine = self.accelerator.process_index // self.vllm_tensor_parallel_size
         rows = range(engine * number, (engine + 1) * number)

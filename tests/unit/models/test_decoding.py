@@ -1,10 +1,13 @@
 """Responses are those of Transformers' own loop, however early others in the batch are finished."""
 
+from functools import partial
+
 import pytest
 import torch
 from transformers import GenerationConfig
 
-from stapo.models.decoding import decode
+from stapo.models.decoding import _taken_apart, decode
+from stapo.models.sampling import Sampler
 from stapo.models.tiny import build_model
 from stapo.study.sources import TinyModel
 
@@ -20,20 +23,56 @@ def model():
     return built.eval()
 
 
-@pytest.mark.parametrize("drawn", [True, False])
-def test_responses_are_those_of_transformers(model, drawn):
+def settings(**changes):
+    return GenerationConfig(max_new_tokens=80, pad_token_id=PAD, eos_token_id=[END, 7], **changes)
+
+
+@pytest.fixture(scope="module")
+def batch():
     torch.manual_seed(0)
     ids = torch.randint(2, 48, (40, 9))
     attended = (torch.arange(9) >= torch.arange(40).remainder(6).unsqueeze(1)).long()
-    config = GenerationConfig(
-        do_sample=drawn, top_k=0, max_new_tokens=80, pad_token_id=PAD, eos_token_id=[END, 7]
-    )
-    batch = {"input_ids": ids.masked_fill(attended == 0, PAD), "attention_mask": attended}
-    found = []
-    for loop in (None, decode):
-        torch.manual_seed(1)
-        found.append(model.generate(**batch, generation_config=config, custom_generate=loop))
+    return {"input_ids": ids.masked_fill(attended == 0, PAD), "attention_mask": attended}
+
+
+@pytest.mark.parametrize("changes", [{}, {"suppress_tokens": [9, 13], "repetition_penalty": 1.2}])
+def test_greedy_responses_are_those_of_transformers(model, batch, changes):
+    config = settings(do_sample=False, **changes)
+    found = [
+        model.generate(**batch, generation_config=config, custom_generate=loop)
+        for loop in (None, decode)
+    ]
     assert torch.equal(*found)
-    lengths = (found[0][:, 9:] != PAD).sum(dim=1)
-    assert lengths.min() < 10 < 70 < lengths.max()  # Rows left the batch, and the cache grew.
     assert model.config._attn_implementation == "sdpa"
+
+
+@pytest.mark.parametrize("changes", [{}, {"top_p": 0.9, "temperature": 0.8}, {"min_p": 0.02}])
+def test_a_sampled_response_depends_on_its_own_seed_alone(model, batch, changes):
+    config, seeds = settings(do_sample=True, top_k=0, **changes), torch.arange(40)
+    together, parts = [], []
+    for rows in (seeds, *seeds.split(7)):
+        loop = partial(decode, seeds=rows.tolist())
+        own = {name: table[rows] for name, table in batch.items()}
+        found = model.generate(**own, generation_config=config, custom_generate=loop)[:, 9:]
+        (parts if together else together).extend(map(responded, found))
+    assert together == parts
+    lengths = [*map(len, together)]
+    assert min(lengths) < 10 < 70 < max(lengths)  # Rows left the batch, and the cache grew.
+    again = model.generate(**batch, generation_config=config, custom_generate=decode)[:, 9:]
+    assert [*map(responded, again)] != together
+
+
+def responded(tokens):
+    """Return the tokens of a response without padding."""
+    return tokens[: int((tokens != PAD).sum())].tolist()
+
+
+def test_the_logits_that_are_drawn_from_are_those_of_transformers(model, batch):
+    """Also where processors come after the temperature: they see it applied."""
+    seen = []
+    for changes in ({"temperature": 0.5, "min_p": 0.1, "top_p": 0.9}, {"temperature": 0.5}):
+        config = settings(do_sample=True, top_k=0, **changes)
+        left, sampler = _taken_apart(model._get_logits_processor(config))
+        seen.append(([type(one).__name__ for one in left], sampler))
+    warpers = ["TemperatureLogitsWarper", "TopPLogitsWarper", "MinPLogitsWarper"]
+    assert seen == [(warpers, Sampler()), ([], Sampler(0.5))]
