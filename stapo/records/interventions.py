@@ -7,9 +7,9 @@ nats.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pyarrow as pa
 from pydantic import with_config
@@ -40,6 +40,9 @@ SCHEMA = pa.schema(
 )
 
 
+Quadrant = Literal["rare, sure", "rare, unsure", "likely, sure", "likely, unsure"]
+"""Class of a token with A > 0: rare is a probability below tau_p, sure an entropy below tau_h."""
+
 READ_STRICTLY = with_config(extra="forbid", allow_inf_nan=False)
 
 
@@ -66,6 +69,22 @@ class ArmRecord:
     """k3 estimate of KL(before || after), mean over the tokens of `entropy`."""
     tail_mass: float | None = None
     """Probability of all words below tau_p, mean over the tokens of `entropy`; None if there are too many."""
+
+
+@READ_STRICTLY
+@dataclass(frozen=True, kw_only=True)
+class TokenGradient:
+    """Norms of the gradient of the log-prob of a sampled token."""
+
+    quadrant: Quadrant
+    weight: float
+    """Tokens of the quadrant in the rollout / sampled ones."""
+    logp: float
+    """Of the token."""
+    at_logits: float
+    """Norm with respect to the logits of the token."""
+    at_weights: float
+    """Norm with respect to all trained weights."""
 
 
 @READ_STRICTLY
@@ -98,6 +117,8 @@ class Repetition:
     methods: Mapping[str, ArmRecord] = field(default_factory=dict)
     """Method -> what its updates with the whole rollout changed. Their number of tokens is that of touched
     ones in all updates; norm, and cosine with the first method's, are those of the change of weights."""
+    gradients: tuple[TokenGradient, ...] = ()
+    """Of single tokens, before any update."""
 
     def __post_init__(self) -> None:
         if not {NOTHING, SILENCED} <= self.arms.keys() <= ARMS.keys():
@@ -125,6 +146,13 @@ class Intervention:
     def __post_init__(self) -> None:
         if [one.repetition for one in self.repetitions] != [*range(len(self.repetitions))]:
             raise ValueError("not the repetitions 0, 1, 2 and so on")
+
+
+def as_json(record: Repetition | Intervention) -> dict[str, Any]:
+    """Return a record as it is written: without gradients of tokens where a study asks for none."""
+    return asdict(
+        record, dict_factory=lambda pairs: {k: v for k, v in pairs if (k, v) != ("gradients", ())}
+    )
 
 
 def read_intervention(path: Path) -> Intervention:

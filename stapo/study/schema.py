@@ -290,6 +290,10 @@ class Interventions(Strict):
     rollout_prompts: Annotated[Rows, unit("prompts")] | None = off(
         "Prompts of the rollout of an update; default: those of a mini-batch"
     )
+    gradient_tokens: Annotated[int, Field(ge=1, le=1000), unit("tokens")] | None = off(
+        "Tokens of each quadrant of a rollout whose gradients at all weights are computed, each with a "
+        "backward pass; default: none"
+    )
     controls: Annotated[list[Control], Field(min_length=1, max_length=7)] = Field(
         ["random_candidates", "random_positive", "high_entropy"],
         exclude_if=lambda value: value == [*CONTROLS],

@@ -5,7 +5,7 @@ kill loses only the repetition in progress.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -28,7 +28,15 @@ from stapo.objective import kl_k3
 from stapo.objective.selection import drawn
 from stapo.provenance import require_whole
 from stapo.records.arms import MOMENT_ROLLOUTS, NOTHING, SILENCED
-from stapo.records.interventions import SCHEMA, TOKENS, ArmRecord, Intervention, Repetition
+from stapo.records.interventions import (
+    SCHEMA,
+    TOKENS,
+    ArmRecord,
+    Intervention,
+    Repetition,
+    TokenGradient,
+    as_json,
+)
 from stapo.records.reading import read_table, record_of
 from stapo.study import StudyError
 from stapo.study.schema import Interventions
@@ -44,6 +52,7 @@ from stapo.training.single_updates import (
     inner,
     silenced_by_arm,
 )
+from stapo.training.token_gradients import token_gradients
 from stapo.training.trainer import mini_batch, response_seed
 
 ROLLOUT, HELD_OUT, DRAWS, MOMENTS, TOKEN_SAMPLE = range(5)
@@ -101,7 +110,7 @@ def intervene(job: InterventionJob) -> list[Path]:
         _write_table(tokens, pa.concat_tables([table for _, table in done]))
         responses = job.settings.prompts * job.training.group_size
         about = job.checkpoint, fingerprint(job.config), job.settings.method, responses
-        write_json(job.out, asdict(Intervention(*about, tuple(one for one, _ in done))))
+        write_json(job.out, as_json(Intervention(*about, tuple(one for one, _ in done))))
     return [job.out, tokens]
 
 
@@ -141,7 +150,7 @@ def _repeat(job: InterventionJob, left: Sequence[int]) -> None:
             path = job.work / f"repetition-{number}.json"
             # The record last: a repetition is done once it is there.
             _write_table(path.with_suffix(".parquet"), table)
-            write_json(path, asdict(record))
+            write_json(path, as_json(record))
 
 
 def make_trainer(job: InterventionJob) -> tuple[InterventionTrainer, Rows]:
@@ -220,6 +229,7 @@ def _repetition(
     silenced = silenced_by_arm(batch, job.method, seed)
     none = trainer.gradient(rollout, batch.mask)
     tail = _tail(trainer, job, held_out)
+    gradients = _gradients(trainer, job, number, rollout)
 
     def outcome() -> tuple[Tensor, dict[str, Any]]:
         """Return the entropies of the current weights at the rollout, and what an update changed."""
@@ -285,6 +295,7 @@ def _repetition(
         tail_mass=tail,
         arms=arms,
         methods=methods,
+        gradients=gradients,
     )
     return record, table
 
@@ -303,6 +314,14 @@ def _tail(
     tau_p = float(s2t_arguments(job.method)["tau_p"])
     tails = [found for one in held_out if (found := trainer.tails(one, tau_p)) is not None]
     return _mean(tails, held_out) if tails else None
+
+
+def _gradients(
+    trainer: InterventionTrainer, job: InterventionJob, number: int, rollout: Rollout
+) -> tuple[TokenGradient, ...]:
+    """Return the gradients of single tokens at the current weights, if the study asks for them."""
+    chance, size = f"gradients {job.settings.seed} {number}", job.settings.gradient_tokens
+    return token_gradients(trainer, rollout, job.method, size, chance) if size else ()
 
 
 def _reward(rollouts: Sequence[Rollout]) -> float:

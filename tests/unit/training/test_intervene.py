@@ -1,23 +1,26 @@
 """Interventions: all arms start equal, differ only by what they silence, and are repeatable to the bit."""
 
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 from unittest.mock import patch
 
+import numpy as np
 import pytest
 import torch
 from training_jobs import TRAINING, parity_reward
 
 from stapo.methods import JUSTRL, METHODS, STAPO
 from stapo.records.arms import ARMS, NOTHING, SILENCED
-from stapo.records.interventions import read_intervention
+from stapo.records.interventions import Quadrant, read_intervention
 from stapo.study import StudyError
 from stapo.study.schema import Interventions
 from stapo.training import intervene as module, rewards
 from stapo.training.intervene import InterventionJob, intervene, make_trainer
 from stapo.training.minibatch import MiniBatch
 from stapo.training.single_updates import silenced_by_arm
+from stapo.training.token_gradients import token_gradients
 from stapo.training.trainer import mini_batch
 
 # A model of a few steps is uncertain: with the paper's tau_p it would have no candidates.
@@ -126,6 +129,22 @@ def test_too_few_prompts_are_an_error(world, tmp_path):
         intervene(job_of(world, tmp_path, settings=settings))
 
 
+def test_gradients_of_tokens_are_off_by_default_and_change_nothing_else(made, world, tmp_path):
+    assert b"gradients" not in made.out.read_bytes()
+    settings = made.settings.model_copy(update={"gradient_tokens": 2})
+    job = job_of(world, tmp_path, settings=settings)
+    intervene(job)
+    for one, other in zip(
+        *(read_intervention(job.out).repetitions for job in (job, made)), strict=True
+    ):
+        assert replace(one, gradients=()) == other
+        counts = Counter(token.quadrant for token in one.gradients)
+        assert set(counts) == {*get_args(Quadrant)}
+        assert max(counts.values()) == 2
+        total = sum(token.weight for token in one.gradients)
+        assert total == pytest.approx(one.positive)
+
+
 # The update
 
 
@@ -157,6 +176,37 @@ def test_the_gradient_of_an_arm_is_that_of_its_method(rollout, arm, method):
     for name, one in ours.items():
         torch.testing.assert_close(one, theirs[name], rtol=0, atol=1e-6 * largest)
     assert module.inner(ours, ours) > 0
+
+
+def test_gradients_of_tokens_are_those_of_plain_loops(rollout):
+    job, trainer, found = rollout
+    batch = mini_batch(found)
+    everything = token_gradients(trainer, found, job.method, 10**6, "")
+    chances, positive = batch.old_logps.exp(), batch.mask & (batch.advantages > 0).unsqueeze(1)
+    rare = positive & (chances < 0.02)
+    threshold = np.quantile(batch.old_entropies[rare], 0.75)
+    expected = []
+    for is_rare in (True, False):
+        for is_sure in (True, False):
+            alike = (rare == is_rare) & ((batch.old_entropies < threshold) == is_sure)
+            expected += (positive & alike).nonzero().tolist()
+    assert len(expected) == len(everything) == int(positive.sum())
+    weights = [p for p in trainer.model.parameters() if p.requires_grad]
+    for (row, position), token in zip(expected, everything, strict=True):
+        ids = torch.cat([found["prompt_ids"][row], found["completion_ids"][row]])
+        whole = torch.cat([found["prompt_mask"][row], found["completion_mask"][row]]).bool()
+        at = int(found["prompt_mask"][row].sum()) + position
+        # As in training, over the whole response.
+        logits = trainer.model(input_ids=ids[whole][None]).logits / trainer.args.temperature
+        loss = -logits[0, at - 1].log_softmax(0)[ids[whole][at]]
+        at_logits, *at_weights = torch.autograd.grad(loss, [logits, *weights])
+        norm = sum(float(one.double().square().sum()) for one in at_weights) ** 0.5
+        assert token.at_weights == pytest.approx(norm, rel=1e-3, abs=1e-6)
+        assert token.at_logits == pytest.approx(at_logits.norm().item(), rel=1e-3, abs=1e-6)
+        assert token.logp == pytest.approx(-loss.item(), abs=1e-4)
+        assert token.weight == 1
+    assert trainer.model.config.tie_word_embeddings
+    assert all(p.grad is None for p in weights)
 
 
 def test_tail_mass_is_that_of_the_distributions_from_which_tokens_are_drawn(rollout):
