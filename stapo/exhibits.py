@@ -17,8 +17,8 @@ PAPER_SILENCED = 0.01
 """Silenced tokens in percent; the paper reports less in nearly all steps."""
 
 Need = Literal[
-    "vllm", "checkpoints", "interventions", "quadrant-interventions", "method-interventions", "marks",
-    "ablation",
+    "vllm", "checkpoints", "interventions", "quadrant-interventions", "method-interventions",
+    "gradient-interventions", "marks", "ablation",
 ]  # fmt: skip
 """What not every study has; see `NEEDS`."""
 NEEDS: dict[Need, str] = {
@@ -27,6 +27,7 @@ NEEDS: dict[Need, str] = {
     "interventions": "interventions (interventions.checkpoints)",
     "marks": "a world with known truth (data.builder: marked-chains)",
     "quadrant-interventions": "interventions with random tokens (interventions.controls)",
+    "gradient-interventions": "gradients of single tokens (interventions.gradient_tokens)",
     "method-interventions": "interventions by whole methods (interventions.methods)",
     "ablation": "methods that differ only in one argument of their token selection (methods, run.methods)",
 }
@@ -83,6 +84,7 @@ def _shown(exhibits: dict[str, Exhibit], study: "Study") -> list[str]:
         "ablation": bool(families(study)),
         "interventions": bool(study.intervened()),
         "marks": getattr(study.data, "builder", "") == "marked-chains",
+        "gradient-interventions": bool(study.intervened() and study.interventions.gradient_tokens),
         "method-interventions": bool(study.intervened() and study.interventions.methods),
         "quadrant-interventions": bool(study.intervened())
         and "random" in study.interventions.controls,

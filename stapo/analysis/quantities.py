@@ -12,6 +12,7 @@ from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.comparison import accuracies, gain_over, shown_benchmarks
 from stapo.analysis.curves import accuracy_label, quantiles_of, values_of
 from stapo.analysis.evidence.estimates import Mask, relative, share
+from stapo.analysis.evidence.gradients import spurious_at_weights
 from stapo.analysis.evidence.quadrants import quadrants
 from stapo.analysis.evidence.recorded import PERCENTILE, Recorded, percentile, recorded
 from stapo.analysis.table import with_interval
@@ -37,6 +38,7 @@ LATE = 0.1
 ROUNDING = 1e-5
 """Share of (ratio * A)^2 by which a squared norm may lie outside its bounds: where p is nearly 1, all are
 differences of numbers near 1 in single precision (our choice, ten times the rounding error of an entropy)."""
+ABOVE = "above that of high probability and high entropy [%]"
 DIGITS_AND_SIGNS = frozenset("0123456789$x")
 
 
@@ -302,12 +304,15 @@ def spurious_gradient(
 ) -> Iterator[Measured]:
     """Yield by how many percent the mean gradient norm of spurious tokens exceeds that of high/high ones.
 
-    It is that of one of the paper's sizes, or of all of the study's. With the scope `all`, the threshold of
-    the entropies is the 80th percentile of all tokens, as in v1 to v3.
+    It is that of one of the paper's sizes, or of all of the study's; at the logits, and where measured at all
+    weights. With scope `all`, tau_h is the 80th percentile of all tokens' entropies, as in v1 to v3.
     """
-    _need(artefacts.study, [method])
+    study = artefacts.study
+    _need(study, [method])
     if size is not None:
-        _need_papers(artefacts.study, [size])
+        _need_papers(study, [size])
+    also = study.interventions.gradient_tokens and scope == "candidates"
+    at_logits = " at the logits" if also else ""
     for one in recorded(artefacts):
         if one.method == method and size in (None, one.size):
             spurious, *_, high = (quadrant.mask for quadrant in quadrants(one))
@@ -316,11 +321,11 @@ def spurious_gradient(
                 spurious, high = one.correct & one.rare & low, one.correct & ~one.rare & ~low
             known = one.measured
             found = relative(one.sample, one.known_norm, spurious & known, high & known)
-            what = (
-                f"mean gradient norm of spurious tokens of {one.title}, above that of high probability and "
-                "high entropy [%]"
-            )
+            what = f"mean gradient norm{at_logits} of spurious tokens of {one.title}, {ABOVE}"
             yield Measured(one.size, what, found, "+.1f")
+            if also and (at_weights := spurious_at_weights(artefacts, method, one.size)):
+                what = f"mean gradient norm at all weights of spurious tokens of {at_weights[0]}, {ABOVE}"
+                yield Measured(one.size, what, at_weights[1], "+.1f")
 
 
 def _within_bounds(one: Recorded) -> tuple[Mask, Mask]:

@@ -1,5 +1,6 @@
 """Numbers and tables of interventions whose truth is known."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,10 +9,14 @@ from scipy.stats import spearmanr
 from synthetic_interventions import MOVED, write_intervention
 
 from stapo.analysis.artefacts import Artefacts
+from stapo.analysis.evidence.gradients import spurious_at_weights
+from stapo.analysis.tables.gradient_norms import make as gradient_norms
 from stapo.analysis.tables.interventions import lemma, make as interventions_table
 from stapo.analysis.tables.silenced_quadrants import make as silenced_quadrants
-from stapo.files import DamagedFileError
+from stapo.files import DamagedFileError, write_json
 from stapo.records.arms import ARMS, CONTROLS, NOTHING, SILENCED
+from stapo.records.interventions import TokenGradient, as_json, read_intervention
+from stapo.stages import jobs_of
 from stapo.study import Checkpoint, Study, parse_study
 
 FIRST = Checkpoint("tiny", "justrl", 0)
@@ -56,6 +61,47 @@ def test_the_table_shows_what_was_made_up(study, tmp_path):
     assert [row["Silenced tokens"] for row in shown[:2]] == ["0.0", "3.0"]
     assert shown[1]["Entropy [nats]"].value == pytest.approx(0.008, abs=2e-4)
     assert "rank correlation of the lemma's prediction" in grid.notes[-1]
+
+
+def test_gradients_of_tokens_are_weighted_and_compared_by_rollouts(study, tmp_path):
+    settings = study.interventions.model_copy(update={"gradient_tokens": 2, "repetitions": 3})
+    study = study.model_copy(update={"interventions": settings})
+    artefacts = made(study, tmp_path)
+    path = tmp_path / jobs_of(study).one("intervene", FIRST).outputs[0]
+    before = read_intervention(path)
+    # The last rollout has no candidate and no token.
+    norms = [{"rare, sure": (6.0, 2.0), "likely, unsure": (3.0, 1.0)}] * 2 + [{}]
+    changed = [
+        replace(
+            one,
+            gradients=tuple(
+                TokenGradient(
+                    quadrant=name, weight=1.0 + index, logp=-1.0,
+                    at_logits=number / 10, at_weights=number + one.repetition,
+                )
+                for name, numbers in quadrants.items()
+                for index, number in enumerate(numbers)
+            ),
+        )
+        for one, quadrants in zip(before.repetitions, norms, strict=True)
+    ]  # fmt: skip
+    write_json(path, as_json(replace(before, repetitions=tuple(changed))))
+    table = gradient_norms(artefacts)
+    rows = [[column.value(row) for column in table.columns] for row in table.rows]
+    (first, empty, _, last), headings = rows[:4], [column.heading for column in table.columns]
+    assert headings[3::2] == ["Mean norm at the logits", "Mean norm at all weights"]
+    assert first[0] == "tiny, JustRL, seed 0"
+    assert (first[2], empty[2], last[2]) == (4, 0, 4)
+    # Weights 1 and 2: (6 + 2 * 2) / 3 and (3 + 2) / 3, and half a unit more on average at the weights.
+    assert [first[3].value, last[3].value] == pytest.approx([1 / 3, 1 / 6])
+    assert [first[5].value, last[5].value] == pytest.approx([10 / 3 + 0.5, 5 / 3 + 0.5])
+    assert first[6].value == pytest.approx(100 * (23 / 13 - 1))
+    assert first[6].low < first[6].value < first[6].high
+    assert np.isnan([empty[3].value, last[4].value, last[6].value]).all()
+    titles, against = spurious_at_weights(artefacts, "justrl", "tiny")
+    assert titles == "JustRL"
+    assert against.value == pytest.approx(first[6].value)
+    assert spurious_at_weights(artefacts, "stapo", "tiny") is None
 
 
 def test_arms_over_quadrants_are_compared_over_base_models(raw_study, tmp_path):

@@ -6,12 +6,14 @@ from drawn import caption, panels
 from studies import outputs
 from synthetic_tokens import write_tokens
 
+from stapo.analysis import quantities
 from stapo.analysis.artefacts import Artefacts
 from stapo.analysis.charts import MAX_POINTS, chart_of, image
 from stapo.analysis.evidence.recorded import NO_SILENCED, recorded
 from stapo.analysis.evidence.words import KINDS as WORDS
 from stapo.analysis.figures.token_frequencies import EXAMPLES, SHOWN
 from stapo.analysis.tables.cases import cases, context_of
+from stapo.evaluation.statistics import Interval
 from stapo.files import write_jsonl
 
 LETTERS = str.maketrans("01", "ab")
@@ -61,6 +63,21 @@ def test_tokens_that_are_nearly_all_different_are_drawn_by_their_kinds(complete)
             examples = [f'"{token}"' for token in sorted(numbers)[:EXAMPLES]]
             assert panel.of("text")[0].rows[0]["examples"] == ", ".join(examples)
             assert rows["special"]["examples"] == ""
+
+
+def test_what_the_claim_on_gradients_rests_on_is_said(complete, monkeypatch):
+    artefacts, _ = complete
+    (usual,) = quantities.spurious_gradient(artefacts, "justrl")
+    assert "logits" not in str(usual)
+    settings = artefacts.study.interventions.model_copy(update={"gradient_tokens": 2})
+    asked = artefacts.study.model_copy(update={"interventions": settings})
+    artefacts = Artefacts(asked, artefacts.root)
+    found = Interval(1.0, 0.5, 2.0)
+    monkeypatch.setattr(quantities, "spurious_at_weights", lambda *_: ("Base", found))
+    logits, weights = quantities.spurious_gradient(artefacts, "justrl")
+    assert (logits.found, weights.found) == (usual.found, found)
+    assert "at the logits of spurious tokens of JustRL" in logits.what
+    assert "at all weights of spurious tokens of Base" in weights.what
 
 
 def test_quantiles_have_a_panel_each_and_that_of_the_paper_is_marked(several):
