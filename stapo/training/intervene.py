@@ -20,7 +20,7 @@ from torch import Tensor
 from tqdm import tqdm
 from transformers import PrinterCallback
 
-from stapo.bars import bar
+from stapo.bars import bar, only_ours
 from stapo.files import fingerprint, replace_file, write_json
 from stapo.locks import work_directory
 from stapo.methods import Method, s2t_arguments
@@ -95,6 +95,7 @@ def intervene(job: InterventionJob) -> list[Path]:
         StudyError: several processes, or too few prompts.
         TypeError: a reward of the study's own raised an error.
     """
+    only_ours()
     if PartialState(cpu=not torch.cuda.is_available()).num_processes > 1:
         raise StudyError(["stapo run intervene: runs in one process; start it without a launcher"])
     count = job.settings.repetitions
