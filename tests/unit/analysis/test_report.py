@@ -40,9 +40,11 @@ def test_the_page_is_complete_self_contained_and_safe(study, finished):
         assert json.loads(re.search(rf'id="data-{name}">(.*?)</script>', page)[1])["datasets"]
     # Claims that the study does not measure are folded.
     claims = shown[shown.index('<h2 id="verdicts">') : shown.index('<h2 id="figures">')]
-    before, _, folded = claims.partition("on what this study does not measure</summary>")
+    before, _, folded = claims.partition("not measured by this study: what each of them needs</summary>")
     assert "does not train" not in before
     assert "does not train" in folded
+    assert "is too wide to decide" not in folded
+    assert "rest on those at the logits" in folded
     # Nothing is fetched, nothing of a token or a title is markup.
     assert not re.search(
         r"<\w[^>]*\s(src|href)=[\"'](?!data:|#|figures/|tables/|provenance)", shown
