@@ -57,9 +57,8 @@ def benchmark_rows(metadata: Mapping[str, Any]) -> list[Row]:
     """
     count, sha256 = metadata["rows"], metadata["sha256"]
     if "hub" in metadata:
-        source, found = _hub_rows(
-            *(metadata.get(name) for name in ("hub", "subset", "revision", "split", "names"))
-        )
+        given = (metadata[name] for name in ("hub", "revision", "split", "names"))
+        source, found = _hub_rows(*given, metadata.get("subset"))
     elif metadata["builder"] in GENERATED:
         source, problems = metadata["family"], benchmark_problems(metadata["family"], count)
         found = [{"question": one.question, "answer": str(one.answer)} for one in problems]
@@ -74,7 +73,7 @@ def benchmark_rows(metadata: Mapping[str, Any]) -> list[Row]:
 
 
 def _hub_rows(
-    hub: str, subset: str | None, revision: str, split: str, names: list[str]
+    hub: str, revision: str, split: str, names: list[str], subset: str | None
 ) -> tuple[str, list[Row]]:
     """Return the source and the rows of a benchmark on the Hub, or of a local file with one of its names.
 

@@ -8,6 +8,7 @@ R sequences of the pass, N positions.
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -80,7 +81,8 @@ def shared(sequences: Sequences) -> Shared:
         )
         first[rows] = start + prefix + length * torch.arange(len(rows), device=device)
         start += prefix + len(rows) * length
-    return Shared(*(torch.cat(part) for part in zip(*parts, strict=True)), first, prompts)
+    ids, positions, targets = (torch.cat(part) for part in zip(*parts, strict=True))
+    return Shared(ids, positions, targets, first, prompts)
 
 
 def shared_forward(
@@ -146,17 +148,20 @@ def shared_attention(
             module, query, key, value, attention_mask, scaling=scaling, **others
         )
         return masked
-    attend = torch.nn.functional.scaled_dot_product_attention
-    options = {"scale": scaling, "enable_gqa": query.shape[1] != key.shape[1]}
+    attend = partial(
+        torch.nn.functional.scaled_dot_product_attention,
+        scale=scaling,
+        enable_gqa=query.shape[1] != key.shape[1],
+    )
     parts = []
     for start, prefix, responses, length in prompts:
         tables = [table[:, :, start : start + prefix] for table in (query, key, value)]
         if prefix:
-            parts.append(attend(*tables, is_causal=True, **options))
+            parts.append(attend(*tables, is_causal=True))
         first, end = start + prefix, start + prefix + responses * length
         # (responses, heads, length, D)
         q, k, v = (
-            table[0, :, first:end].unflatten(1, (responses, length)).transpose(0, 1)
+            table[0, :, first:end].reshape(-1, responses, length, table.shape[3]).transpose(0, 1)
             for table in (query, key, value)
         )
         k, v = (
@@ -164,7 +169,7 @@ def shared_attention(
             for table, own in zip(tables[1:], (k, v), strict=True)
         )
         seen = torch.ones(length, prefix + length, dtype=torch.bool, device=q.device).tril(prefix)
-        found = attend(q, k, v, attn_mask=seen, **options)
+        found = attend(q, k, v, attn_mask=seen)
         parts.append(found.transpose(0, 1).flatten(1, 2).unsqueeze(0))
     return torch.cat(parts, dim=2).transpose(1, 2), None
 

@@ -212,8 +212,8 @@ class StapoTrainer(ResumableTrainer):
         mask = sequences.mask[:, -sequences.width :]
         lengths = sequences.mask[:, : -sequences.width].sum(dim=1), mask.sum(dim=1)
         rows = torch.arange(len(mask), device=mask.device)
-        asked = self.args.micro_batch_tokens, self.layout, self.num_generations
-        parts = micro_batches(*lengths, rows, *asked)
+        budget = self.args.micro_batch_tokens
+        parts = micro_batches(*lengths, rows, budget, self.layout, self.num_generations)
         parts += [rows[:0]] * (Ranks(self.accelerator).largest(len(parts)) - len(parts))
         forward = partial(self._forward, model, sequences, min_p=min_p)
         return without_gradient(forward, parts, mask)

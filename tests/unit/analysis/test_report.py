@@ -40,7 +40,9 @@ def test_the_page_is_complete_self_contained_and_safe(study, finished):
         assert json.loads(re.search(rf'id="data-{name}">(.*?)</script>', page)[1])["datasets"]
     # Claims that the study does not measure are folded.
     claims = shown[shown.index('<h2 id="verdicts">') : shown.index('<h2 id="figures">')]
-    before, _, folded = claims.partition("not measured by this study: what each of them needs</summary>")
+    before, _, folded = claims.partition(
+        "not measured by this study: what each of them needs</summary>"
+    )
     assert "does not train" not in before
     assert "does not train" in folded
     assert "is too wide to decide" not in folded

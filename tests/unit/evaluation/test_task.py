@@ -28,7 +28,7 @@ from stapo.tasks import INSTRUCTION, TASK_PREFIX, benchmark_definitions
 
 FILES = sorted(BENCHMARKS.rglob("[!_]*.yaml"))
 TINY = [n for n, d in benchmark_definitions().items() if "builder" in d["metadata"]]
-REAL = {"aime24", "aime25", "amc23", "math500", "minerva", "olympiadbench"}
+REAL = {"gsm8k", "aime24", "aime25", "amc23", "math500", "minerva", "olympiadbench"}
 
 
 @pytest.fixture(scope="module")
