@@ -57,8 +57,8 @@ def benchmark_rows(metadata: Mapping[str, Any]) -> list[Row]:
     """
     count, sha256 = metadata["rows"], metadata["sha256"]
     if "hub" in metadata:
-        given = (metadata[name] for name in ("hub", "revision", "split", "names"))
-        source, found = _hub_rows(*given, metadata.get("subset"))
+        hub, revision, split = (metadata[name] for name in ("hub", "revision", "split"))
+        source, found = _hub_rows(hub, revision, split, metadata["names"], metadata.get("subset"))
     elif metadata["builder"] in GENERATED:
         source, problems = metadata["family"], benchmark_problems(metadata["family"], count)
         found = [{"question": one.question, "answer": str(one.answer)} for one in problems]

@@ -155,9 +155,9 @@ def shared_attention(
     )
     parts = []
     for start, prefix, responses, length in prompts:
-        tables = [table[:, :, start : start + prefix] for table in (query, key, value)]
+        before = [table[:, :, start : start + prefix] for table in (query, key, value)]
         if prefix:
-            parts.append(attend(*tables, is_causal=True))
+            parts.append(attend(before[0], before[1], before[2], is_causal=True))
         first, end = start + prefix, start + prefix + responses * length
         # (responses, heads, length, D)
         q, k, v = (
@@ -166,7 +166,7 @@ def shared_attention(
         )
         k, v = (
             torch.cat([table.expand(responses, -1, -1, -1), own], dim=2)
-            for table, own in zip(tables[1:], (k, v), strict=True)
+            for table, own in zip(before[1:], (k, v), strict=True)
         )
         seen = torch.ones(length, prefix + length, dtype=torch.bool, device=q.device).tril(prefix)
         found = attend(q, k, v, attn_mask=seen)
