@@ -1,6 +1,7 @@
 """The recorded files of a finished study, each read and checked once: they belong to it and to each other."""
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -18,7 +19,7 @@ from stapo.files import AGAIN, DamagedFileError, read_json, read_published
 from stapo.records import interventions
 from stapo.records.interventions import Intervention, read_intervention
 from stapo.records.reading import read_table
-from stapo.records.scores import SCHEMA, ScoreIdentity, Verdict, read_score_file
+from stapo.records.scores import SCHEMA, ScoreIdentity, Verdict, identity_in, read_score_file
 from stapo.records.tokens import METADATA_KEY, read_token_file
 from stapo.stages import jobs_of
 from stapo.study import Checkpoint, Study, TrainingRun
@@ -102,6 +103,8 @@ class Scores:
     provenance: dict[str, Any] = field(default_factory=dict)
     overlap: dict[str, dict[str, int]] = field(default_factory=dict)
     """Kind of overlap -> benchmark -> number of problems, from `data/overlap.json`."""
+    beside_reward: dict[str, Counter[str]] = field(default_factory=dict)
+    """Method -> number of `responses`, and of those on which reward and grader differ, where it is known."""
 
 
 def read_scores(study: Study, decoding: str, root: Path = Path()) -> Scores:
@@ -126,6 +129,10 @@ def read_scores(study: Study, decoding: str, root: Path = Path()) -> Scores:
         correct = np.stack([by_problem(one, samples, column) for one in seeds]).astype(float)
         rows = pa.concat_tables([one.select(shown) for one in seeds]).to_pandas()
         found.cells[*row, name] = Cell(correct, rows)
+        for one in seeds:
+            if beside := (identity_in(one.schema) or {}).get("differs_from_reward"):
+                counts = found.beside_reward.setdefault(row[1], Counter())
+                counts.update({**beside, "responses": one.num_rows})
     return found
 
 

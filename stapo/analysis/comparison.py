@@ -23,6 +23,7 @@ from stapo.evaluation.statistics import (
 )
 from stapo.stages import jobs_of
 from stapo.study import Study, TrainingRun
+from stapo.study.files import reader_name
 
 SHOWN = "aime24"
 BOOTSTRAP_SEED = 0
@@ -121,7 +122,11 @@ def main_table(study: Study, decoding: str, scores: Scores) -> MainTable:
         rows=_rows(study, scores, found),
         headlines={one: _headline(study, one, baselines, scores, found) for one in targets},
         comparisons=_comparisons(pairs, study, scores, found, rng),
-        notes=[*_notes(study, bool(pairs)), *_overlap_notes(scores.overlap)],
+        notes=[
+            *_notes(study, bool(pairs)),
+            *_reward_notes(study, scores),
+            *_overlap_notes(scores.overlap),
+        ],
         made_by=jobs_of(study).one("tables", decoding).fingerprint,
     )
 
@@ -278,6 +283,19 @@ def _verifier_notes(study: Study) -> list[str]:
         f"Answers that the rules reject {counted} where {verifier.hub} accepts them; prompt: {words}; of one "
         f"longer than {verifier.max_prompt_tokens} tokens it read the end of the response."
     ]
+
+
+def _reward_notes(study: Study, scores: Scores) -> list[str]:
+    """Return a note on how often grader and training reward differ; empty where it is not known."""
+    shares = [
+        f"{study.title(name)} {100 * found['accepted'] / found['responses']:.2f} % and "
+        f"{100 * found['rewarded'] / found['responses']:.2f} %"
+        for name, found in scores.beside_reward.items()
+    ]
+    about = (
+        f"the training's reward ({reader_name(study.training.reward)}) does not, and the reverse"
+    )
+    return [f"Responses that the grader accepts and {about}: {', '.join(shares)}."] * bool(shares)
 
 
 def _overlap_notes(overlap: Mapping[str, Mapping[str, int]]) -> list[str]:

@@ -1,6 +1,7 @@
 """Scoring of responses: one row per response with its grade, and metadata on its origin."""
 
 import sys
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -130,18 +131,21 @@ def score(
     judge: Judge | None = None,
     task: Mapping[str, Any] | None = None,
     reader: Reader = READERS["boxed"],
+    reward: Reader | None = None,
 ) -> float:
     """Grade what the reader finds in every response, write the scores and return avg@N by the rules.
 
     Answers on which the grader timed out or crashed count as wrong; the tables report their number. By the
     lm-eval task of the benchmark, problems are counted, and the verifier reads questions without instruction.
+    With the reader of a training's reward, responses are counted on which reward and grader differ.
 
     Raises:
         DamagedFileError: responses are truncated, corrupt or missing.
         RuntimeError: there are too many timeouts and crashes, too many equal responses, or several engines.
     """
     rows = problems_of(task) if task else None
-    problems = with_golds(read_responses(completions, rows, identity.get("samples")), reader)
+    answered = read_responses(completions, rows, identity.get("samples"))
+    problems = with_golds(answered, reader)
     if reason := refusal(problems):
         raise RuntimeError(f"{completions}: {reason}")
     grades = grade_answers(gold_and_answers(problems, reader), progress=True)
@@ -154,8 +158,23 @@ def score(
         sys.stderr.write(f"{completions}: {about}\n")
     (engine,) = engines_of(problems)
     found = {**identity, "differs_from_math_verify": differing, "engine": engine}
+    if reward:
+        found["differs_from_reward"] = beside_reward(answered, grades, reward)
     write_score_file(output, scored, cast("ScoreIdentity", {**found, "provenance": provenance()}))
     return sum(row.correct for row in scored) / len(scored)
+
+
+def beside_reward(
+    problems: Sequence[AnsweredProblem], grades: Sequence[Grade], reward: Reader
+) -> dict[str, int]:
+    """Return how many responses the grader accepts and the training reward does not, and the reverse."""
+    earned = [
+        reward.is_right(reward.gold(problem.gold), text)
+        for problem in problems
+        for text in problem.responses
+    ]
+    both = Counter((grade.correct, one) for grade, one in zip(grades, earned, strict=True))
+    return {"accepted": both[True, False], "rewarded": both[False, True]}
 
 
 def _check_failures(completions: Path, grades: Sequence[Grade]) -> None:

@@ -22,6 +22,7 @@ from stapo.answers import Reader, built_in, is_built_in
 from stapo.evaluation.grading import Grade, grade_answers
 from stapo.evaluation.scores import (
     Judgement,
+    beside_reward,
     engines_of,
     gold_and_answers,
     refusal,
@@ -51,7 +52,7 @@ ROUNDING = 1e-6
 """Relative tolerance of sums."""
 LISTS = ("sizes", "methods", "seeds", "decodings", "benchmarks")
 ABOUT, PROMPTS, OVERLAP = "data/prompts.json", "data/prompts.jsonl", "data/overlap.json"
-UNREPEATED = {"provenance", "engine", "differs_from_math_verify"}
+UNREPEATED = {"provenance", "engine", "differs_from_math_verify", "differs_from_reward"}
 """Of a score file: what only those who made it can say, or what is checked otherwise."""
 DRAWN = ("tables", "evidence", "figures", "report")
 Grades = dict[tuple[str, str | None], Grade]
@@ -311,7 +312,8 @@ def _response_fault(results: Results, job: Job, problems: list[AnsweredProblem])
 
 
 def _score_fault(results: Results, job: Job, problems: list[AnsweredProblem], known: Grades) -> str:
-    stated = records.rows_of(read_score_file(results.root / job.outputs[0])[0])
+    table, identity = read_score_file(results.root / job.outputs[0])
+    stated, answered = records.rows_of(table), problems
     answer = results.study.answer(job.name.rpartition("/")[2])
     reader = built_in(answer) if is_built_in(answer) else _as_stated(stated)
     problems = with_golds(problems, reader)
@@ -319,12 +321,20 @@ def _score_fault(results: Results, job: Job, problems: list[AnsweredProblem], kn
     new = [pair for pair in dict.fromkeys(pairs) if pair not in known]
     known.update(zip(new, grade_answers(new), strict=True))
     asked = results.study.evaluation.verifier is not None
-    found = score_rows(problems, [known[pair] for pair in pairs])
+    grades = [known[pair] for pair in pairs]
+    found = score_rows(problems, grades)
     if len(stated) != len(found):
         return f"{len(stated)} rows, {len(found)} are expected"
     both = zip(stated, found, strict=True)
     differing = sum(one != counted(one, rules, asked) for one, rules in both)
-    return f"{differing} of {len(stated)} rows do not follow from the responses" * bool(differing)
+    if differing:
+        return f"{differing} of {len(stated)} rows do not follow from the responses"
+    reward, beside = results.study.training.reward, identity.get("differs_from_reward")
+    if beside and (
+        not is_built_in(reward) or beside != beside_reward(answered, grades, built_in(reward))
+    ):
+        return "its differs_from_reward does not follow from the responses"
+    return ""
 
 
 def _as_stated(rows: list[ScoreRow]) -> Reader:

@@ -76,6 +76,8 @@ class ScoreIdentity(TypedDict, total=False):
     """SHA-256 of the file of responses."""
     differs_from_math_verify: int
     """Number of responses on which the verdict of math-verify alone is another; missing in older files."""
+    differs_from_reward: dict[str, int]
+    """Of trainings with a built-in reward: responses `accepted` by the grader alone, and `rewarded` alone."""
     engine: str
     """Engine of the responses: package, version and device."""
     provenance: dict[str, Any]
@@ -114,13 +116,20 @@ def read_identity(path: Path) -> ScoreIdentity:
         OSError: the file cannot be read.
         ValueError: it is not a parquet file, or has no valid identity.
     """
-    schema = pq.read_schema(path)
+    found = identity_in(pq.read_schema(path))
+    if found is None:
+        raise DamagedFileError(f"{path}: does not say what made it; {AGAIN}")
+    return found
+
+
+def identity_in(schema: pa.Schema) -> ScoreIdentity | None:
+    """Return the metadata in the schema of a score file, None if they are not valid."""
     try:
         found = json.loads((schema.metadata or {}).get(METADATA_KEY, b""))
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict) or not isinstance(found.get("provenance", {}), dict):
-        raise DamagedFileError(f"{path}: does not say what made it; {AGAIN}")
+        return None
     return cast("ScoreIdentity", found)
 
 

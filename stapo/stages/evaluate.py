@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from stapo import paths
+from stapo.answers import built_in, is_built_in
 from stapo.files import fingerprint
 from stapo.locks import take_gpus
 from stapo.provenance import file_sha256
@@ -144,7 +145,9 @@ def _score(of: Jobs, jobs: list[Job], how: Resources) -> None:
             continue
         name = about["benchmark"]
         reader = reader_of(study.answer(name), study.benchmarks[name].answer_sha256)
-        average = score(completions, about, out, judge, study.task(name), reader)
+        reward = study.training.reward if place(next(job.sources))[0].run else None
+        rewarded = built_in(reward) if reward is not None and is_built_in(reward) else None
+        average = score(completions, about, out, judge, study.task(name), reader, rewarded)
         print(f"{completions}: {100 * average:.2f} %")
 
 

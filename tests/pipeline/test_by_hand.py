@@ -90,3 +90,29 @@ def test_checkpoints_from_anywhere_are_a_study_of_their_own(workspace):
         for path in (mine / "after/base", old / "tiny/stapo/seed0")
     )
     assert again == before
+
+
+CODE = """
+def score(completions, answer, **columns):
+    return [float(right in one[-1]["content"]) for one, right in zip(completions, answer)]
+def read(response):
+    return response.split()[-1] if response.split() else None
+"""
+
+
+def test_a_study_with_code_of_its_own_verifies_and_names_no_folder(workspace):
+    (workspace.path / "code.py").write_text(CODE)
+    (workspace.path / "p.jsonl").write_text('{"question": "chain:1+2", "answer": 3}\n')
+    benchmarks = {
+        "mine": {"file": "p.jsonl", "samples": 2, "answer": "code.py:read"},
+        "chain-2": {"rows": 5},
+    }
+    run = {"methods": ["stapo"], "seeds": [0], "benchmarks": [*benchmarks]}
+    training = {"reward": "code.py:score", "instruction": "=", "steps": 4}
+    workspace.change({"name": "mine", "training": training, "benchmarks": benchmarks, "run": run})
+    workspace.run("--show-failed-logs")
+    folder = workspace.path / "results/mine"
+    (workspace.path / "code.py").unlink()
+    assert not verify(folder)["failed"]
+    files = [path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()]
+    assert [path for path in files if str(workspace.path).encode() in path.read_bytes()] == []

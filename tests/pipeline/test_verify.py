@@ -177,6 +177,8 @@ ACCIDENTS: dict[str, tuple[Change, str]] = {
     **{f"scores of another {name}": (said_of_score(**{name: value}), ORIGIN) for name, value in (
         ("checkpoint", "tiny/stapo/seed0"), ("engine", "transformers 5 on NVIDIA H100"),
         ("provenance", {"processor": "another"}))},
+    "other counts beside the reward": (
+        said_of_score(differs_from_reward={"accepted": 9, "rewarded": 9}), SCORES),
     "a score edited": (edited(SCORE, lambda rows: rows[0].update(answer="7")), SCORES),
     "a verdict of no verifier": (edited(SCORE, lambda rows: rows[0].update(verifier="accepted")), SCORES),
     "another gold": (cell_changed(lambda problems: problems[0].update(gold="0")), SCORES),

@@ -5,7 +5,7 @@ import csv
 import numpy as np
 import pytest
 from studies import outputs
-from synthetic import PROBLEMS, rewrite, tabulated, write_scores
+from synthetic import PROBLEMS, rewrite, tabulated, write_score, write_scores
 
 from stapo import paths
 from stapo.analysis.artefacts import Artefacts
@@ -31,6 +31,21 @@ def answer(root, checkpoint, benchmark, solved):
         study="demo", checkpoint=checkpoint, decoding=DECODING, benchmark=benchmark
     )
     rewrite(path, lambda row: {"correct": row["sample"] < solved(row["problem"])})
+
+
+def test_a_note_says_how_often_reward_and_grader_differ(raw_study, tmp_path):
+    study = parsed(raw_study, ["theirs", "mine"])
+    write_scores(tmp_path, study)
+    assert not [note for note in tabulated(tmp_path, study).notes if "reward" in note]
+    for benchmark, accepted in (("chain-2", 8), ("linear-equation", 12)):
+        beside = {"accepted": accepted, "rewarded": 2}
+        for seed in study.run.seeds:
+            checkpoint = f"tiny/mine/seed{seed}"
+            write_score(tmp_path, study, checkpoint, benchmark, differs_from_reward=beside)
+    (note,) = [note for note in tabulated(tmp_path, study).notes if "reward" in note]
+    assert note.endswith(
+        "the training's reward (boxed) does not, and the reverse: Mine 12.50 % and 2.50 %."
+    )
 
 
 def test_a_method_of_ones_own_has_the_known_difference_and_its_interval(raw_study, tmp_path):

@@ -7,6 +7,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from stapo.answers import built_in
 from stapo.evaluation import grading, scores
 from stapo.evaluation.scores import score
 from stapo.evaluation.task import reader_of
@@ -63,6 +64,18 @@ def test_answers_are_read_and_golds_too(tmp_path):
     assert scored(f"{tmp_path}/mine.py:first", "s", responses)[2] == ["s", "7", "7", None]
     with pytest.raises(TypeError, match=r"mine\.py:length: .*expected a text or None, found int"):
         scored(f"{tmp_path}/mine.py:length", "7", responses)
+
+
+def test_responses_on_which_reward_and_grader_differ_are_counted(tmp_path):
+    late, spaced = r"\boxed{7}" + "." * 200, r"\boxed{ 7 }"
+    path = write(tmp_path / "c", [late, spaced, r"\boxed{7}", r"\boxed{8} #### 7"], 5)
+    # The second problem has four right boxes.
+    for reward, found in (
+        ("boxed", {"accepted": 2, "rewarded": 0}),
+        ({"after": "####"}, {"accepted": 7, "rewarded": 1}),
+    ):
+        score(path, {}, tmp_path / "s", reward=built_in(reward))
+        assert read_identity(tmp_path / "s")["differs_from_reward"] == found
 
 
 def test_two_engines_are_not_mixed(tmp_path):
