@@ -283,9 +283,10 @@ def test_answers_are_read_as_the_reward_or_the_task_file_or_the_benchmark_says(
         after,
     ]
     assert read(training={"reward": f"{tmp_path}/code.py:reward"}) == plain
-    chain = benchmark_definitions()["chain-2"]
-    told = {**chain, "metadata": {**chain["metadata"], "answer": "last_number"}}
-    monkeypatch.setattr("stapo.study.study.benchmark_definitions", lambda: {"chain-2": told})
+    known = benchmark_definitions()
+    told = {**known["chain-2"]["metadata"], "answer": "last_number"}
+    changed = {**known, "chain-2": {**known["chain-2"], "metadata": told}}
+    monkeypatch.setattr("stapo.study.study.benchmark_definitions", lambda: changed)
     assert read() == [None, "last_number"]
     assert read(benchmarks={"chain-2": {"answer": "boxed"}}) == plain
 
