@@ -80,7 +80,7 @@ def test_checkpoints_from_anywhere_are_a_study_of_their_own(workspace):
     workspace.change({"name": "mine", "models": models, "run": {"sizes": [*sizes], "methods": []}})
     workspace.run("--show-failed-logs")
     table = (workspace.path / "results/mine/tables/main-t1.0-p1.0.md").read_text()
-    assert "- after minus before +" in table
+    assert "- after minus before " in table
     assert not verify(workspace.path / "results/mine")["failed"]
     # The weights of a finished study give its responses.
     cell = "t1.0-p1.0/chain-2.jsonl"
