@@ -22,6 +22,7 @@ from stapo.training.run import TrainingJob, train
 from stapo.training.trainer import StapoTrainer
 
 TRAINING = TrainingSettings(
+    checkpoint_every=1,
     steps=6, prompts_per_batch=8, group_size=4, prompts_per_mini_batch=4, micro_batch_tokens=512,
     learning_rate=1e-2, max_prompt_tokens=24, max_response_tokens=32, rollouts="vllm-colocate",
 )  # fmt: skip
