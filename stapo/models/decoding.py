@@ -1,8 +1,9 @@
 """Sampling of a whole batch of responses with Transformers, in less time on a CPU.
 
 A loop for the argument `custom_generate` of Transformers' `generate`, with the same distribution. Finished
-responses leave the batch, the cache is written in place instead of copied for every token, keys and values
-are not repeated for grouped queries, and tokens are drawn without sorting the vocabulary.
+responses leave the batch, responses to a prompt share the pass over it, the cache is written in place instead
+of copied for every token, keys and values are not repeated for grouped queries, and tokens are drawn without
+sorting the vocabulary.
 """
 
 from collections.abc import Sequence
@@ -59,7 +60,7 @@ class GrowingLayer(DynamicLayer):  # type: ignore[misc]
         return self.keys, self.values
 
     def take(self, rows: Tensor) -> None:
-        """Keep some rows."""
+        """Keep the rows of an index (N,), which may repeat."""
         self.room = [table[rows] for table in self.room]
 
 
@@ -143,6 +144,13 @@ def _taken_apart(processors: LogitsProcessorList) -> tuple[LogitsProcessorList, 
     return left, Sampler(**settings)
 
 
+def _distinct(prompts: Tensor, attended: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return distinct prompts (Q, P), their masks (Q, P), and the index (B,) of each row's prompt."""
+    pairs, prompt_of = torch.unique(torch.stack([prompts, attended], dim=1), dim=0, return_inverse=True)
+    tokens, masks = pairs.unbind(dim=1)
+    return tokens, masks, prompt_of
+
+
 def _decode(
     model: Any,
     prompts: Tensor,
@@ -158,7 +166,8 @@ def _decode(
     ids[:, :width] = prompts
     layers = [GrowingLayer() for _ in range(model.config.num_hidden_layers)]
     rows, cache = torch.arange(count, device=prompts.device), Cache(layers=layers)
-    tokens, positions = prompts, (attended.cumsum(dim=1) - 1).clamp(min=0)
+    tokens, attended, prompt_of = _distinct(prompts, attended)
+    positions = (attended.cumsum(dim=1) - 1).clamp(min=0)
     running, place = rows, width
     for place in range(width, config.max_length):
         output = model(
@@ -166,6 +175,10 @@ def _decode(
             past_key_values=cache, use_cache=True, logits_to_keep=1,
         )  # fmt: skip
         logits = output.logits[:, -1]
+        if place == width:  # The responses to a prompt share the pass over it.
+            for layer in layers:
+                layer.take(prompt_of)
+            logits, positions, attended = (table[prompt_of] for table in (logits, positions, attended))
         if processors:
             logits = processors(ids[rows, :place], logits.float())
         drawn = sampler.draw(logits, running, generators)
