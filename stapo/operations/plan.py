@@ -87,13 +87,20 @@ Vllm = tuple[int, float]
 
 
 def decode_seconds(
-    shape: Shape, device: Device, vllm: Vllm | None, responses: float, prompt: float, limit: int
+    shape: Shape,
+    device: Device,
+    vllm: Vllm | None,
+    responses: float,
+    prompt: float,
+    limit: int,
+    group: int = 1,
 ) -> float:
     """Return the seconds to generate a batch of responses with one engine.
 
     The time is the larger of bandwidth-bound and compute-bound decoding, plus the minimum time of every
     step. vLLM removes finished responses from the batch; Transformers, on one device, keeps them until the
-    longest is done. Each prompt has `prompt` tokens, the longest response `limit`.
+    longest is done. Each prompt has `prompt` tokens, the longest response `limit`; with Transformers the
+    `group` responses to a prompt share the pass over it.
     """
     gpus, share = vllm or (1, inf)
     # The memory of GPUs adds up, their speed not quite. Responses that do not fit wait.
@@ -110,9 +117,8 @@ def decode_seconds(
     context = prompt + ATTENDED * limit
     read = steps * bytes_each * shape.parameters
     read += responses * length * context * per_token
-    flops = shape.forward(responses * length, context) + shape.forward(
-        responses * prompt, prompt / 2
-    )
+    prompts = responses if vllm else responses / group
+    flops = shape.forward(responses * length, context) + shape.forward(prompts * prompt, prompt / 2)
     least = STEP_SECONDS_PER_LAYER["vllm" if vllm else "transformers"]
     return steps * shape.layers * least + max(
         read / (speed * device.bandwidth * BANDWIDTH_UTILISATION),
@@ -134,7 +140,7 @@ def update_seconds(
     responses = prompts * training.group_size
     prompt, limit = PROMPT_LENGTH * training.max_prompt_tokens, training.max_response_tokens
     on_each = responses / max(gpus // (vllm[0] if vllm else 1), 1)
-    generation = decode_seconds(shape, device, vllm, on_each, prompt, limit)
+    generation = decode_seconds(shape, device, vllm, on_each, prompt, limit, training.group_size)
     # On a CPU the responses to a prompt share the passes over it.
     tokens = (responses if device.is_gpu else prompts) * prompt + responses * MEAN_LENGTH * limit
     # Old log-probs, a reference, at most one for the selection, and the update, whose backward pass counts as
