@@ -22,7 +22,7 @@ Need = Literal[
 ]  # fmt: skip
 """What not every study has; see `NEEDS`."""
 NEEDS: dict[Need, str] = {
-    "vllm": "rollouts by vLLM (training.rollouts)",
+    "vllm": "rollouts by vLLM or in bfloat16 (training.rollouts)",
     "checkpoints": "intermediate checkpoints (training.evaluate_every or evaluation.curve)",
     "interventions": "interventions (interventions.checkpoints)",
     "marks": "a world with known truth (data.builder: marked-chains)",

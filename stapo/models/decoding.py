@@ -108,12 +108,14 @@ def decode(
     logits_processor: LogitsProcessorList,
     generation_config: Any,
     seeds: Sequence[int] | None = None,
+    logps: Tensor | None = None,
     **inputs: Any,
 ) -> Tensor:
     """Return (B, P + T) prompts and responses, padded after their ends, for (B, P) padded before them.
 
     The model must have full attention. `seeds` are those of the responses; without them, they come from
-    PyTorch's generator. Of `inputs` only the `attention_mask` (B, P) is used.
+    PyTorch's generator. Into `logps` (B, longest T) the log-probs of the responses are written, at the
+    temperature, among all words. Of `inputs` only the `attention_mask` (B, P) is used.
     """
     if seeds is None:
         seeds = torch.randint(2**62, (len(input_ids),)).tolist()
@@ -125,7 +127,7 @@ def decode(
     model.set_attn_implementation(ONE_QUERY)
     try:
         given = input_ids, inputs["attention_mask"], generation_config
-        return _decode(model, *given, processors, sampler, generators)
+        return _decode(model, *given, processors, sampler, generators, logps)
     finally:
         model.set_attn_implementation(before)
 
@@ -146,7 +148,9 @@ def _taken_apart(processors: LogitsProcessorList) -> tuple[LogitsProcessorList, 
 
 def _distinct(prompts: Tensor, attended: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return distinct prompts (Q, P), their masks (Q, P), and the index (B,) of each row's prompt."""
-    pairs, prompt_of = torch.unique(torch.stack([prompts, attended], dim=1), dim=0, return_inverse=True)
+    pairs, prompt_of = torch.unique(
+        torch.stack([prompts, attended], dim=1), dim=0, return_inverse=True
+    )
     tokens, masks = pairs.unbind(dim=1)
     return tokens, masks, prompt_of
 
@@ -159,6 +163,7 @@ def _decode(
     processors: LogitsProcessorList,
     sampler: Sampler,
     generators: list[Random],
+    logps: Tensor | None,
 ) -> Tensor:
     count, width = prompts.shape
     ends = torch.as_tensor(config.eos_token_id, device=prompts.device).reshape(-1)
@@ -178,11 +183,16 @@ def _decode(
         if place == width:  # The responses to a prompt share the pass over it.
             for layer in layers:
                 layer.take(prompt_of)
-            logits, positions, attended = (table[prompt_of] for table in (logits, positions, attended))
+            logits, positions, attended = (
+                table[prompt_of] for table in (logits, positions, attended)
+            )
         if processors:
             logits = processors(ids[rows, :place], logits.float())
         drawn = sampler.draw(logits, running, generators)
         ids[rows[running], place] = drawn
+        if logps is not None:
+            of_words = (logits[running].float() / (sampler.temperature or 1)).log_softmax(dim=1)
+            logps[rows[running], place - width] = of_words.gather(1, drawn.unsqueeze(1)).squeeze(1)
         go_on = ~torch.isin(drawn, ends)
         running, generators = running[go_on], list(compress(generators, go_on.tolist()))
         if not generators:

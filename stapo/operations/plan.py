@@ -135,7 +135,7 @@ def update_seconds(
     """
     shape, training = shape_of(study.models[size]), study.training_of(method)
     engine, vllm = study.engine_of(size), None
-    if training.rollouts != "transformers":
+    if training.use_vllm:
         vllm = engine.vllm_tensor_parallel, engine.vllm_gpu_memory
     responses = prompts * training.group_size
     prompt, limit = PROMPT_LENGTH * training.max_prompt_tokens, training.max_response_tokens

@@ -58,11 +58,11 @@ class StepRecord:
     kl: float
     """Mean k3 estimate of the divergence from the reference, nats per token; 0 without a KL term."""
     rollout_mismatch: float | None = None
-    """Only for rollouts with vLLM: mean |log p(vLLM) - log p(trainer)|, nats per token."""
+    """Only for rollouts by vLLM or in bfloat16: mean |log p(rollout) - log p(trainer)|, nats per token."""
     rollout_mismatch_max: float | None = None
     """The largest of these differences, nats."""
     rollout_changed_fraction: float | None = None
-    """Share of the candidates by vLLM's or by the trainer's probabilities that are not candidates by both."""
+    """Share of the candidates, by the rollout's or the trainer's probabilities, that are not such by both."""
     gradient_norm: float = nan
     """Norm of the gradient before clipping."""
     learning_rate: float = nan

@@ -312,7 +312,7 @@ class Study(Strict):
     def gpus_of(self, rule: str) -> int:
         """Return how many GPUs a job of `train`, `intervene`, `generate` or `score` asks for by default."""
         if rule in ("train", "intervene"):
-            return int(self.training.rollouts != "transformers")
+            return int(self.training.use_vllm)
         if rule == "score":
             return int(self.evaluation.verifier is not None)
         return self.engine.vllm_tensor_parallel if self.evaluation.backend == "vllm" else 0

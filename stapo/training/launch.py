@@ -36,7 +36,7 @@ def require_fit(study: Study, gpus: int, nodes: int = 1) -> None:
     error = ""
     if gpus % nodes:
         error = f"--gpus {gpus}: not a multiple of --nodes {nodes}; request a multiple"
-    elif gpus == 0 and study.training.rollouts != "transformers":
+    elif gpus == 0 and study.training.use_vllm:
         about = "needs GPUs, but this job has none; run with --workflow-profile"
         profiles = "workflows/profiles/workstation or slurm"
         error = f"training.rollouts: {study.training.rollouts} {about} {profiles}"

@@ -32,7 +32,7 @@ class MiniBatch:
     old_entropies: Tensor
     """(B, T) entropies of the policy that produced the responses."""
     rollout_logps: Tensor | None = None
-    """(B, T) the same log-probs as vLLM computed them, NaN where it did not; None without vLLM."""
+    """(B, T) the same log-probs as the engine of the rollout computed them, NaN where it did not, or None."""
     ref_logps: Tensor | None = None
     """(B, T) log-probs of the reference model; required for a KL term."""
     proxy_logps: Tensor | None = None

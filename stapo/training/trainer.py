@@ -6,9 +6,10 @@ sharding are those of TRL and Accelerate; the update is `stapo.training.update`.
 """
 
 from collections.abc import Callable, Sequence
-from copy import copy
+from copy import copy, deepcopy
 from dataclasses import replace
 from functools import partial
+from math import nan
 from time import perf_counter
 from typing import Any
 
@@ -81,6 +82,9 @@ class StapoTrainer(ResumableTrainer):
             args.model_init_kwargs = {"use_safetensors": True, **(args.model_init_kwargs or {})}
         self._behaviour_entropies: Any = None  # Set during TRL's rollout, like the next.
         self._rollout_rewards: Any = None
+        self._sampling_logps: Any = (
+            None  # (b, longest T) of the model that samples, if it is a rounded one.
+        )
         self._seconds: dict[str, float] = {}
         self._record: StepRecord | None = None
         self._tokens: dict[str, Any] | None = None
@@ -95,7 +99,14 @@ class StapoTrainer(ResumableTrainer):
         if self.beta:
             head = {name: getattr(args, name) for name in ("temperature", "cast_lm_head_to_fp32")}
             self.ref_model = reference_model(self.model, self.accelerator, **head)
-        if not (self.use_vllm or self.is_fsdp_enabled) and has_full_attention(self.model):
+        ours = not (self.use_vllm or self.is_fsdp_enabled) and has_full_attention(self.model)
+        if args.bfloat16_rollouts and not ours:
+            about = (
+                "needs a model with full attention that generates by itself, without vLLM and FSDP"
+            )
+            raise ValueError(f"bfloat16_rollouts: {about}; leave it out")
+        if ours:
+            self._rounded = _rounded(self.model) if args.bfloat16_rollouts else None
             self.model.generate = partial(self._decoded, self.model.generate)
         if self.use_vllm and self.vllm_mode == "colocate":
             engine = self.vllm_generation.llm
@@ -133,6 +144,16 @@ class StapoTrainer(ResumableTrainer):
     def _decoded(self, generate: Callable[..., Tensor], input_ids: Tensor, **named: Any) -> Tensor:
         """Return prompts and responses (b, P + T) of this rank, by our loop."""
         loop = partial(decode, seeds=self._response_seeds(len(input_ids)))
+        if self._rounded is not None:
+            with torch.no_grad():
+                for rounded, own in zip(
+                    self._rounded.parameters(), self.model.parameters(), strict=True
+                ):
+                    rounded.copy_(own)
+            generate = self._rounded.generate
+            size = len(input_ids), self.args.max_completion_length
+            self._sampling_logps = torch.full(size, nan, device=input_ids.device)
+            loop = partial(loop, logps=self._sampling_logps)
         return generate(input_ids=input_ids, custom_generate=loop, **named)
 
     def _response_seeds(self, number: int) -> list[int]:
@@ -168,6 +189,9 @@ class StapoTrainer(ResumableTrainer):
                 self.model, sequences_of(output)
             )
         output["old_entropies"] = self._behaviour_entropies
+        if self.args.bfloat16_rollouts:
+            width = output["completion_ids"].shape[1]
+            output["sampling_per_token_logps"] = self._sampling_logps[:, :width]
         if PENALTIES[self.method.penalty].against_proxy:
             output["proxy_logps"] = self.proxy_of(output)
         output = whole_rollout(
@@ -352,6 +376,14 @@ class StapoTrainer(ResumableTrainer):
                 if name != "step" and (value := getattr(record, name)) is not None:
                     logs[f"stapo/{name}"] = value
         super().log(logs, start_time)
+
+
+def _rounded(model: Any) -> Any:
+    """Return a copy of a model with bfloat16 parameters; the frequencies of its positions stay exact."""
+    rounded = deepcopy(model)
+    for parameter in rounded.parameters():
+        parameter.data = parameter.data.bfloat16()
+    return rounded
 
 
 def sequences_of(inputs: dict[str, Tensor]) -> Sequences:

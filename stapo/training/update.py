@@ -241,10 +241,10 @@ def _measured(
 
 
 def rollout_mismatch(batch: MiniBatch, tau_p: float) -> tuple[float, float, float] | None:
-    """Return mean and maximum of how far vLLM's log-probs are from the trainer's, and a share; or None.
+    """Return mean and maximum difference of the rollout's log-probs from the trainer's, and a share; or None.
 
-    The share is that of the candidates which change sides, by vLLM's and by the trainer's probabilities, both
-    of the policy of the rollout. Tokens without a log-prob of vLLM are left out; None is without vLLM.
+    The share is that of the candidates which change sides, by the rollout's and the trainer's probabilities,
+    both of the policy of the rollout. Tokens without a log-prob of the rollout are left out.
     """
     if batch.rollout_logps is None:
         return None

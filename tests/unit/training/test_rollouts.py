@@ -150,6 +150,20 @@ def test_users_of_the_trainer_keep_only_the_end_tokens_of_the_model(plain, tmp_p
     assert set_aside(tmp_path / "model") == {}
 
 
+def test_rollouts_in_bfloat16_are_those_of_the_current_weights_and_their_mismatch_is_measured(
+    world, tmp_path
+):
+    """Log-probs of the tiny model differ by about 0.005; of weights two updates older, by 0.1 and more."""
+    changes = {"steps": 6, "learning_rate": 1e-2, "max_response_tokens": 16}
+    questions = ["chain:1+1", "chain:1+2", "chain:2+2", "chain:4+3"]
+    exact = train(world / "base", tmp_path / "exact", questions, **changes)
+    rounded = train(
+        world / "base", tmp_path / "rounded", questions, **changes, rollouts="transformers-bfloat16"
+    )
+    assert "rollout_mismatch" not in exact[0] or exact[0]["rollout_mismatch"] is None
+    assert all(0 < record["rollout_mismatch"] < 0.03 for record in rounded)
+
+
 def test_vllm_ends_responses_by_the_same_tokens_and_no_others(tmp_path):
     training = TRAINING.model_copy(update={"rollouts": "vllm-colocate"})
     config = trainer_config(training, EngineSettings(), 0, tmp_path, "0" * 16, (3, 7))
