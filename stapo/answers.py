@@ -19,9 +19,16 @@ from typing import Any
 Setting = str | Mapping[str, str]
 """Name of a reader, or `{"after": marker}`; a function of a study's own is `FILE.py:function`."""
 
-BRACES = re.compile(r"\\boxed\{|[{}]")
-BETWEEN = re.compile(r"(?:[\s$,;&~]|\\[()\[\],;:! ]|\\text\s*\{|\}|\*\*|\\q?quad|\b(?:and|or)\b)*")
-"""Text allowed between the boxes of a list."""
+BRACES = re.compile(
+    r"(?P<box>\\(?:boxed|fbox)\s*\{)|(?P<short>\\(?:boxed|fbox)(?:(?=[0-9])|\s+)(?=[^\s{}\\$]))"
+    r"|\\.|[{}]",
+    re.DOTALL,
+)
+r"""What opens and closes as in LaTeX: \{ is no brace, and \boxed5 has a box around one character."""
+BETWEEN = re.compile(
+    r"(?:[\s$,;&~]|\\[()\[\],;:! ]|\\text\s*\{|\}|\*\*|\\q?quad|\b(?:and|or)\b|\b[a-zA-Z](?:_\w)?\s*=)*"
+)
+"""Text allowed between the boxes of a list: separators, and names as in x = 1 or x = 2."""
 LONGEST_GAP = 70
 DELIMITERS = re.compile(r"(?<!\\)\$|\\[()\[\]](?!\w)")
 THOUSANDS = re.compile(r"[-+]?[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]*)?")
@@ -71,25 +78,25 @@ def last_boxed(text: str) -> str | None:
     If a response is truncated inside its last box, the box before it counts.
     """
     boxes = _closed(text)
-    return text[slice(*max(boxes))] if boxes else None
+    return boxes[-1].inside(text) if boxes else None
 
 
 def final_answer(gold: str, response: str) -> str | None:
     """Return the answer of a response: its last box, or as many of its last boxes as the gold has parts."""
-    boxes = sorted(_closed(response))
+    boxes = _closed(response)
     if not boxes:
         return None
     wanted = parts(gold)
     run = [boxes[-1]]
     for box in reversed(boxes[-wanted - 1 : -1]):
-        between = response[box[1] + 1 : run[0][0] - len(BOX)]
+        between = response[box.after : run[0].before]
         if len(between) > LONGEST_GAP or not BETWEEN.fullmatch(between):
             break
         run.insert(0, box)
-    found = [response[slice(*box)].strip() for box in run]
+    found = [box.inside(response).strip() for box in run]
     if len(run) == wanted > 1 and all(parts(one) == 1 for one in found):
         return ", ".join(found)
-    return response[slice(*boxes[-1])]
+    return boxes[-1].inside(response)
 
 
 def parts(text: str) -> int:
@@ -104,18 +111,33 @@ def parts(text: str) -> int:
     return commas + 1
 
 
-def _closed(text: str) -> list[tuple[int, int]]:
-    """Return start and end of the content of every box that is closed."""
-    opened: list[tuple[bool, int]] = []
+@dataclass(frozen=True, order=True)
+class Box:
+    """Places in a response."""
+
+    start: int
+    end: int
+    before: int
+    after: int
+    """Start and end of the content, and those of the whole command."""
+
+    def inside(self, text: str) -> str:
+        """Return the content."""
+        return text[self.start : self.end]
+
+
+def _closed(text: str) -> list[Box]:
+    r"""Return every box that is closed, in their order; empty ones, as in "in \boxed{}", if all are."""
+    opened: list[re.Match[str]] = []
     found = []
     for match in BRACES.finditer(text):
-        if match[0] != "}":
-            opened.append((match[0] != "{", match.end()))
-        elif opened:
-            is_box, position = opened.pop()
-            if is_box:
-                found.append((position, match.start()))
-    return found
+        if match["short"]:
+            found.append(Box(match.end(), match.end() + 1, match.start(), match.end() + 1))
+        elif match["box"] or match[0] == "{":
+            opened.append(match)
+        elif match[0] == "}" and opened and (opening := opened.pop())["box"]:
+            found.append(Box(opening.end(), match.start(), opening.start(), match.end()))
+    return sorted([box for box in found if box.inside(text).strip()] or found)
 
 
 def box_content(text: str) -> str | None:

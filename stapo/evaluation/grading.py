@@ -105,13 +105,16 @@ def _ask(worker: "subprocess.Popen[str]", pair: tuple[str, str]) -> Grade:
     """Return the grade of a worker, which is then idle or has ended."""
     assert worker.stdin is not None
     assert worker.stdout is not None
-    verdict: Verdict
+    verdict: Verdict | None = None
+    plain = False
     try:
         worker.stdin.write(json.dumps(pair) + "\n")
         worker.stdin.flush()
-        verdict, plain = json.loads(worker.stdout.readline())
+        verdict = json.loads(worker.stdout.readline())
+        plain = json.loads(worker.stdout.readline())
     except (BrokenPipeError, json.JSONDecodeError):
-        verdict, plain = "timeout" if worker.wait() == -signal.SIGPROF else "crash", False
+        if verdict is None:
+            verdict = "timeout" if worker.wait() == -signal.SIGPROF else "crash"
         _stop(worker)
     except BaseException:
         # Such as Ctrl-C: an unread verdict would be taken as that of the next request.

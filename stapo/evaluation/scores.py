@@ -18,9 +18,9 @@ from stapo.tasks import problems_of
 LONG = 100
 """Number of tokens from which equal responses to a problem are not a coincidence."""
 MAX_DUPLICATE_FRACTION = 0.01
-"""Maximum share of duplicates among long responses; with more, samples were not drawn independently."""
-MAX_FAILURE_FRACTION = 0.05
-"""Largest accepted share of timeouts and crashes; above it, the likely cause is the machine."""
+"""Share of duplicates among long responses above which there is a warning."""
+MAX_CRASH_FRACTION = 0.05
+"""Largest accepted share of crashes; above it, the likely cause is the machine."""
 
 
 @dataclass(frozen=True)
@@ -57,22 +57,22 @@ def engines_of(problems: Sequence[AnsweredProblem]) -> list[str]:
 
 def refusal(problems: Sequence[AnsweredProblem]) -> str:
     """Return why responses must not be scored, empty if they may be."""
+    engines = engines_of(problems)
+    if len(engines) < 2:
+        return ""
+    about = f"answered by {' and by '.join(engines)}, which must not be mixed"
+    return f"{about}; remove the responses of one and generate them again"
+
+
+def copies(problems: Sequence[AnsweredProblem]) -> float:
+    """Return the share of copies of another response to the same problem among the long responses."""
     long = [
         duplicate
         for one in problems
         for duplicate, tokens in zip(duplicates(one.responses), one.num_tokens, strict=True)
         if tokens >= LONG
     ]
-    copied, engines = sum(long) / max(len(long), 1), engines_of(problems)
-    if copied > MAX_DUPLICATE_FRACTION:
-        return (
-            f"{copied:.1%} of the responses with at least {LONG} tokens are copies of another to the same "
-            f"problem, more than {MAX_DUPLICATE_FRACTION:.0%}: the samples were not drawn independently"
-        )
-    if len(engines) > 1:
-        about = f"answered by {' and by '.join(engines)}, which must not be mixed"
-        return f"{about}; remove the responses of one and generate them again"
-    return ""
+    return sum(long) / max(len(long), 1)
 
 
 def with_golds(problems: Sequence[AnsweredProblem], reader: Reader) -> list[AnsweredProblem]:
@@ -135,19 +135,26 @@ def score(
 ) -> float:
     """Grade what the reader finds in every response, write the scores and return avg@N by the rules.
 
-    Answers on which the grader timed out or crashed count as wrong; the tables report their number. By the
-    lm-eval task of the benchmark, problems are counted, and the verifier reads questions without instruction.
-    With the reader of a training's reward, responses are counted on which reward and grader differ.
+    Answers on which the grader timed out or crashed count as wrong. The tables report their share, and that
+    of copies, which a collapsed policy makes, and samples that are not independent. By the lm-eval task of
+    the benchmark, problems are counted, and the verifier reads questions without instruction. With the reader
+    of a training's reward, responses are counted on which reward and grader differ.
 
     Raises:
         DamagedFileError: responses are truncated, corrupt or missing.
-        RuntimeError: there are too many timeouts and crashes, too many equal responses, or several engines.
+        RuntimeError: the grader crashed on too many answers, or several engines answered.
     """
     rows = problems_of(task) if task else None
     answered = read_responses(completions, rows, identity.get("samples"))
     problems = with_golds(answered, reader)
     if reason := refusal(problems):
         raise RuntimeError(f"{completions}: {reason}")
+    if (copied := copies(problems)) > MAX_DUPLICATE_FRACTION:
+        about = (
+            f"of the responses of {LONG} tokens and more are copies of another to the same problem"
+        )
+        cause = "the policy has collapsed, or the samples were not drawn independently"
+        sys.stderr.write(f"warning: {completions}: {copied:.1%} {about}: {cause}\n")
     grades = grade_answers(gold_and_answers(problems, reader), progress=True)
     _check_failures(completions, grades)
     scored = score_rows(problems, grades)
@@ -156,8 +163,7 @@ def score(
     if differing := sum(grade.correct != grade.plain for grade in grades):
         about = f"{differing} of {len(grades)} verdicts differ from math-verify's"
         sys.stderr.write(f"{completions}: {about}\n")
-    (engine,) = engines_of(problems)
-    found = {**identity, "differs_from_math_verify": differing, "engine": engine}
+    found = {**identity, "differs_from_math_verify": differing, "engine": engines_of(problems)[0]}
     if reward:
         found["differs_from_reward"] = beside_reward(answered, grades, reward)
     write_score_file(output, scored, cast("ScoreIdentity", {**found, "provenance": provenance()}))
@@ -178,21 +184,21 @@ def beside_reward(
 
 
 def _check_failures(completions: Path, grades: Sequence[Grade]) -> None:
-    """Print a warning if the grader failed on some answers; raise an error if it failed on too many.
+    """Print a warning if the grader failed on some answers; raise an error if it crashed on too many.
 
-    Few answers are too hard to evaluate: a large share of failures means that the workers lack memory or are
-    killed by something else, and this must not become a score of zero.
+    An answer that needs too much processor time is no fault of the machine: a model may write a tower of
+    exponents every time. Crashes mean that workers lack memory or are killed by something else, and this must
+    not become a score of zero.
     """
-    failed = sum(grade.verdict in FAILURES for grade in grades)
-    on = f"{failed} of {len(grades)} answers"
-    found = f"{completions}: the grader reached its limit of time or memory on {on}"
-    if failed > MAX_FAILURE_FRACTION * len(grades):
-        raise RuntimeError(
-            f"{found}, more than {MAX_FAILURE_FRACTION:.0%}: check memory and limits (`ulimit -a`) of this "
-            "machine and score again"
-        )
+    number = Counter(grade.verdict for grade in grades)
+    failed, crashed = sum(number[one] for one in FAILURES), number["crash"]
+    if crashed > MAX_CRASH_FRACTION * len(grades):
+        on = f"the grader crashed on {crashed} of {len(grades)} answers, more than {MAX_CRASH_FRACTION:.0%}"
+        remedy = "check memory and limits (`ulimit -a`) of this machine and score again"
+        raise RuntimeError(f"{completions}: {on}: {remedy}")
     if failed:
-        sys.stderr.write(f"warning: {found}; they count as wrong\n")
+        on = f"{failed} of {len(grades)} answers were too expensive for the grader ({crashed} crashed it)"
+        sys.stderr.write(f"warning: {completions}: {on}; they count as wrong\n")
 
 
 def _judged(

@@ -33,6 +33,37 @@ DIFFERENT = [
     (r"(2,\infty)", "x>2", True, "relations and sets: MATH"),
     ("[-2,7]", r"-2\le x\le 7", True, "relations and sets: MATH"),
     (r"\sqrt{4 \pi G \rho_{0} r_{0}^{2}}", r"2 r_0\sqrt{\pi G\rho_0}", True, "positive variables: Minerva"),
+    # Equalities that would absorb a difference.
+    (r"(\gamma-1)mc^2", r"(\gamma-2)mc^2", False, "a pole: Minerva"),
+    (r"(\gamma-1)mc^2", r"mc^2(\gamma-1)", True, "a pole: Minerva"),
+    (r"\frac{dM}{dt}=aM^{6}", r"\frac{dM}{dt}=aM^{7}", False, "derivatives: Minerva"),
+    (r"\frac{dM}{dt}=aM^{6}", "aM^6", True, "derivatives: Minerva"),
+    (r"(a,b)", r"\{a,b\}", False, "types"),
+    (r"(-\infty,0]", r"[-\infty,0]", False, "types"),
+    ("m R^2", "M r^2", False, "capitals"),
+    # Notations that are read as LaTeX.
+    *(("5", text, True, "decoration") for text in (
+        r"\underline{5}", r"\color{red}5", r"{\color{red}5}", r"\textcolor{red}{5}",
+        r"\boldsymbol{5}", "**5**", "5,", "5;", "5~",
+        "Answer: 5", r"\text{The answer is } 5",
+    )),
+    (r"\frac{\sqrt{3}}{2}", "√3/2", True, "Unicode"),
+    ("60", "60°", True, "Unicode"),
+    ("2x", "2·x", True, "Unicode"),
+    ("x^2", "x²", True, "Unicode"),
+    (r"2\pi", "2pi", True, "plain words"),
+    ("2^n-1", "2**n-1", True, "plain words"),
+    (r"\frac{1}{3}", r"0.\overline{3}", True, "repeating decimals"),
+    (r"\frac{5}{4}", "1 1/4", True, "mixed numbers"),
+    ("36", "36 dollars", True, "units"),
+    ("12", r"12\text{ million}", False, "units"),
+    (r"60^\circ", r"\frac{\pi}{3}", True, "degrees"),
+    ("52_8", r"52_{\text{eight}}", True, "base"),
+    (r"(-\infty,-1)\cup(2,\infty)", r"x<-1 \text{ or } x>2", True, "relations and sets: MATH"),
+    (r"\begin{pmatrix}1\\2\end{pmatrix}", "(1,2)", True, "columns: MATH"),
+    ("(1,2)", r"\left\{\begin{array}{l}x=1\\y=2\end{array}\right.", True, "systems"),
+    (r"\emptyset", r"\varnothing", True, "names"),
+    (r"e^{i\pi/3}", r"\frac12+\frac{\sqrt3}{2}i", True, "imaginary unit"),
 ]  # fmt: skip
 
 AGREED = [
@@ -48,6 +79,23 @@ AGREED = [
     ("9", r"9 \textbf{ meters}", True),
     (r"\frac{37}{4} m", "9.25", True),
     ("2516_8", "x = 2516_{8}", True),
+    ("52_8", r"2\cdot(52_8)", False),
+    (
+        r"\frac{\cos 2t}{15}+C_{1} e^{t}+C_{2} e^{-t}",
+        r"C_{2} e^{-t}+C_{1} e^{t}+\frac{\cos 2t}{15}",
+        True,
+    ),
+    (r"\frac{\cos 2t}{15}+C_{1} e^{t}+C_{2} e^{-t}", "C_2", False),
+    (r"\left[P_{0}^{2 / 5}-a z\right]^{5 / 2}", "P_0", False),
+    ("|x|", "x", False),
+    (r"\max(a,0)", "a", False),
+    *(
+        ("5", text, True)
+        for text in (r"\[5\]", r"\ 5\ ", r"\bf 5", "$5$", r"\mathbf{5}", r"\text{5}")
+    ),
+    ("-5", "\u22125", True),
+    (r"\text{even}", "Even", True),
+    ("aM^6", "am^6", True),
     # MATH asks "by what percent" for 10; without the question, the same verdict holds for 1\% and 1.
     ("10", r"10\%", True),
     ("3,4", r"3 \text{ and } 4", True),
@@ -86,6 +134,18 @@ JOINED = (
         ("1", r"\boxed{1} and \boxed{2", "1"),
         ("1", r"\boxed{\frac{1}{2} and \boxed{", None),
         ("1", r"} } { \boxed{}", ""),
+        # As LaTeX reads it.
+        ("5", r"\boxed {5} and \$", "5"),
+        ("5", r"\boxed5", "5"),
+        ("5", r"\boxed x", "x"),
+        ("5", r"\fbox{5}", "5"),
+        ("5", r"\boxed{5}. I put it within \boxed{}.", "5"),
+        (
+            "5",
+            r"\boxed{\left\{\begin{array}{l}x=1\\y=2\end{array}\right.}",
+            r"\left\{\begin{array}{l}x=1\\y=2\end{array}\right.",
+        ),
+        ("1,2", r"$x=\boxed{1}$ or $x = \boxed{2}$", "1, 2"),
         ("1", "boxed{1}", None),
         ("1", r"\boxed{a \boxed{b} c}", "b"),
         # The parts of a list, for a gold with as many parts.

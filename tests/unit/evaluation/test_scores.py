@@ -1,4 +1,4 @@
-"""Scores refuse responses that were not drawn independently, or not by one engine."""
+"""Scores count copies and answers that are too expensive, and refuse responses of several engines."""
 
 import hashlib
 from dataclasses import replace
@@ -31,15 +31,12 @@ def write(path: Path, responses: list[str], tokens: int) -> Path:
     return path
 
 
-def test_copies_of_long_responses_fail_the_score(tmp_path):
+def test_copies_are_counted_and_those_of_long_responses_warn(tmp_path, capsys):
     copies = [r"long \boxed{7}"] * 4
-    with pytest.raises(
-        RuntimeError, match=r"37\.5% of the responses with at least 100 tokens.*independently"
-    ):
-        score(write(tmp_path / "c", copies, 100), {}, tmp_path / "s")
-    assert not (tmp_path / "s").exists()
-    # Short ones coincide by chance; they are counted.
-    assert score(write(tmp_path / "c", copies, 99), {}, tmp_path / "s") == 1.0
+    for tokens, warned in ((100, True), (99, False)):  # Short ones coincide by chance.
+        assert score(write(tmp_path / "c", copies, tokens), {}, tmp_path / "s") == 1.0
+        told = "37.5% of the responses of 100 tokens and more are copies" in capsys.readouterr().err
+        assert told == warned
     found = pq.read_table(tmp_path / "s")["duplicate"].to_pylist()
     assert found == [False, True, True, True] + [False] * 4
 
@@ -86,12 +83,14 @@ def test_two_engines_are_not_mixed(tmp_path):
         score(path, {}, tmp_path / "s")
 
 
-def test_a_few_failures_of_the_grader_warn_and_many_refuse_the_score(tmp_path, monkeypatch, capsys):
+def test_answers_that_are_too_expensive_warn_and_many_crashes_refuse_the_score(
+    tmp_path, monkeypatch, capsys
+):
     completions = write(tmp_path / "c", [str(i) for i in range(20)], 5)
     failed, right = grading.Grade("timeout", "7"), grading.Grade("correct", "7")
-    monkeypatch.setattr(scores, "grade_answers", lambda *a, **k: [failed] * 2 + [right] * 38)
-    assert score(completions, {}, tmp_path / "few") == 0.95
-    assert "on 2 of 40 answers; they count as wrong" in capsys.readouterr().err
+    monkeypatch.setattr(scores, "grade_answers", lambda *a, **k: [failed] * 20 + [right] * 20)
+    assert score(completions, {}, tmp_path / "few") == 0.5
+    assert "20 of 40 answers were too expensive for the grader" in capsys.readouterr().err
     crash = grading.Grade("crash", "7")
     monkeypatch.setattr(scores, "grade_answers", lambda *a, **k: [crash] * 3 + [right] * 37)
     with pytest.raises(RuntimeError, match="on 3 of 40 answers, more than 5%"):
