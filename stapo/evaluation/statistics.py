@@ -4,6 +4,10 @@ A cell is an array (S, P, N): whether sample n of problem p was correct under tr
 responses to a problem are not independent, so whole problems are resampled and, if there are several
 seeds, seeds too.
 
+Near 0 and 1 a bootstrap is too narrow: resamples of 30 wrong answers are all wrong. There, an interval also
+contains that of Clopper and Pearson, for as many independent problems as would have the same variance (Korn
+and Graubard, Survey Methodology 24, 1998).
+
 The highest of several noisy averages is too high on average. A gain over it is too low, and choosing anew in
 each bootstrap resample makes it lower again. Cross-fitting chooses the strongest baseline on one half of the
 problems and of the training seeds, and measures it on the other half.
@@ -16,7 +20,8 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtrit
+from scipy.special import betaincinv, stdtrit
+from scipy.stats import binom
 
 Array = NDArray[np.float64]
 
@@ -29,6 +34,10 @@ DETECTABLE = 2.80
 """Standard errors of the smallest detectable difference: 1.96 for a level of 5 % and 0.84 for 80 % power."""
 NORMAL = 1.959964
 """97.5 % quantile of the standard normal distribution."""
+FEW = 10
+"""Effective number of right or of wrong answers below which a bootstrap is not trusted alone."""
+FLIPS = 6
+"""Problems whose differences must all have the same sign for a p-value below 5 %: 2 / 2^6."""
 SPLITS = 400
 """Random halves in which the strongest baseline is chosen, each used both ways."""
 SEED = 0
@@ -144,11 +153,63 @@ def accuracies_of(
     draws[AVERAGE] = np.mean([draws[b] for b in averaged], axis=0)
     values[AVERAGE] = float(np.mean([values[b] for b in averaged]))
     intervals = {name: interval(value, draws[name]) for name, value in values.items()}
+    exact = {name: exact_interval(cell).times(100) for name, cell in cells.items()}
+    if near := {name for name, cell in cells.items() if _is_near_an_end(cell)}:
+        for name in near:
+            intervals[name] = _outer(intervals[name], exact[name])
+        if near & {*averaged}:
+            intervals[AVERAGE] = _outer(
+                intervals[AVERAGE], _mean_interval([exact[b] for b in averaged])
+            )
     limited = {
         name: Interval(one.value, max(one.low, 0.0), min(one.high, 100.0))
         for name, one in intervals.items()
     }
     return Accuracies(limited, draws)
+
+
+def exact_interval(correct: Array) -> Interval:
+    """Return the average of verdicts (S, P, N) with the interval of Clopper and Pearson.
+
+    It is that of as many independent problems as would have the variance of the problems' averages, of P
+    where these do not vary.
+    """
+    value, number = average_at_n(correct), _effective_problems(correct)
+    right, wrong, tail = number * value, number * (1 - value), (1 - LEVEL) / 2
+    low = float(betaincinv(right, wrong + 1, tail)) if right > 0 else 0.0
+    high = float(betaincinv(right + 1, wrong, 1 - tail)) if wrong > 0 else 1.0
+    return Interval(value, low, high)
+
+
+def _effective_problems(correct: Array) -> float:
+    means = correct.mean(axis=(0, 2))
+    value, number = float(means.mean()), len(means)
+    variance = float(means.var(ddof=1)) / number if number > 1 else 0.0
+    if value in (0.0, 1.0) or variance == 0:
+        return float(number)
+    return min(value * (1 - value) / variance, float(correct.size))
+
+
+def _is_near_an_end(correct: Array) -> bool:
+    value = average_at_n(correct)
+    return _effective_problems(correct) * min(value, 1 - value) < FEW
+
+
+def _outer(one: Interval, other: Interval) -> Interval:
+    return Interval(one.value, min(one.low, other.low), max(one.high, other.high))
+
+
+def _mean_interval(of: Sequence[Interval]) -> Interval:
+    """Return the mean of independent values with an interval from theirs.
+
+    Source: MOVER, Zou and Donner, Statistics in Medicine 27, 2008.
+    """
+    value = fsum(one.value for one in of) / len(of)
+    below, above = (
+        sqrt(fsum(distance**2 for distance in distances)) / len(of)
+        for distances in ([one.value - one.low for one in of], [one.high - one.value for one in of])
+    )
+    return Interval(value, value - below, value + above)
 
 
 def mean_of_seeds(values: Sequence[float]) -> Interval:
@@ -253,8 +314,23 @@ def paired_difference(
     # The observed value counts as a draw, so that no p-value is 0.
     p_value = min(1.0, (beyond + 1) / (RESAMPLES + 1))
     bounds = interval(value, draws)
-    detectable = DETECTABLE * float(draws.std())
+    detectable = max(DETECTABLE * float(draws.std()), least_detectable(first))
     return Difference(value, bounds.low, bounds.high, p_value, questions, detectable)
+
+
+def least_detectable(cells: Sequence[Array]) -> float:
+    """Return a difference below which no test of signs has a power of 80 %.
+
+    The verdicts (S, P, N) are those of the benchmarks. Enough problems must differ, each by one response.
+    """
+    problems = sum(cell.shape[1] for cell in cells)
+    responses = max(cell.shape[0] * cell.shape[2] for cell in cells)
+    low, high = 0.0, 1.0
+    for _ in range(40):
+        middle = (low + high) / 2
+        power = float(binom.sf(FLIPS - 1, problems, middle))
+        low, high = (low, middle) if power >= 0.8 else (middle, high)
+    return high / responses
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
