@@ -16,12 +16,12 @@ def main(resolution: str, layer: str, *locks: str) -> None:
     """Write the layer, and keep its comments."""
     below = {name for lock in locks for name in blocks(lock)}
     path = Path(layer)
-    old = path.read_text().splitlines() if path.exists() else []
+    old = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     lines = [line for line in old if line.startswith("#")]
     for name, hashes in blocks(resolution).items():
         if name not in below and not name.startswith("torch=="):
             lines.append(" \\\n    ".join([name, *hashes]))
-    path.write_text("\n".join(lines) + "\n")
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from pathlib import Path
 def blocks(path: str) -> dict[str, list[str]]:
     """Return `name==version` -> hashes of every pinned package."""
     found: dict[str, list[str]] = {}
-    for line in Path(path).read_text().splitlines():
+    for line in Path(path).read_text(encoding="utf-8").splitlines():
         if re.match(r"[A-Za-z0-9]", line):
             name = line.removesuffix(" \\")
             found[name] = []
@@ -25,7 +25,7 @@ def blocks(path: str) -> dict[str, list[str]]:
 
 def main(old_path: str, new_path: str, cuda_path: str) -> None:
     """Rewrite the new lock in place."""
-    old_text = Path(old_path).read_text()
+    old_text = Path(old_path).read_text(encoding="utf-8")
     header = [line for line in old_text.splitlines() if line.startswith("#")]
     old, cuda = blocks(old_path), {name.split("==")[0] for name in blocks(cuda_path)}
     new = {
@@ -40,7 +40,7 @@ def main(old_path: str, new_path: str, cuda_path: str) -> None:
     lines = header
     for name, hashes in sorted(new.items(), key=lambda item: item[0].split("==")[0]):
         lines += [" \\\n    ".join([name, *hashes])]
-    Path(new_path).write_text("\n".join(lines) + "\n")
+    Path(new_path).write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

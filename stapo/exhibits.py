@@ -56,7 +56,7 @@ def declared(folder: Literal["tables", "figures"]) -> dict[str, Exhibit]:
 
 def _declaration(file: Path) -> Exhibit:
     """Return the `EXHIBIT` of a file of this package without its imports: Snakemake needs no altair."""
-    for node in ast.parse(file.read_text()).body:
+    for node in ast.parse(file.read_text(encoding="utf-8")).body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "EXHIBIT":
             assert isinstance(node.value, ast.Call)
             values = {str(one.arg): ast.literal_eval(one.value) for one in node.value.keywords}

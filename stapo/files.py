@@ -28,7 +28,7 @@ def replace_file(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with aside.open(mode) as stream:
+        with aside.open(mode, encoding=None if "b" in mode else "utf-8") as stream:
             yield stream
             stream.flush()
             os.fsync(stream.fileno())

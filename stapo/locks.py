@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from stapo.files import canonical, read_json, write_json
+from stapo.files import canonical, read_json, text_of, write_json
 
 STUDY_LOCK = "work/{study}/snakemake.lock"
 JOBS_LOCK = "work/{study}/jobs.lock"
@@ -72,7 +72,7 @@ def claim_study(study: str) -> None:
     path = Path(STUDY_LOCK.format(study=study))
     if not _lock(path, fcntl.LOCK_EX):
         raise BusyError(
-            f"{path}: another snakemake runs this study ({path.read_text()}); wait for it or stop it"
+            f"{path}: another snakemake runs this study ({text_of(path)}); wait for it or stop it"
         )
     os.ftruncate(_held[-1], 0)
     os.pwrite(_held[-1], f"{os.uname().nodename} {os.getpid()}".encode(), 0)
@@ -115,7 +115,7 @@ def _lock(path: Path, kind: int) -> bool:
 def holders(inode: int) -> list[str]:
     """Return the process id of each lock on this host on a file of an inode."""
     try:
-        lines = Path("/proc/locks").read_text().splitlines()
+        lines = Path("/proc/locks").read_text(encoding="utf-8").splitlines()
     except OSError:
         return []
     # 3: FLOCK ADVISORY WRITE pid major:minor:inode 0 EOF

@@ -179,7 +179,7 @@ def _git(*args: str) -> str | None:
 def processor() -> str:
     """Return the name of the processor."""
     try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
         return platform.processor()
     names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]

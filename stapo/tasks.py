@@ -108,7 +108,7 @@ def instruction_of(definition: Mapping[str, Any]) -> str:
 
 
 def _read_task(path: Path) -> dict[str, Any]:
-    definition: dict[str, Any] = yaml.load(path.read_text(), Loader=_TaskLoader)
+    definition: dict[str, Any] = yaml.load(path.read_text(encoding="utf-8"), Loader=_TaskLoader)
     include = definition.pop("include", None)
     # lm-eval's include is a shallow update: a nested mapping of the child replaces the parent's.
     return {**_read_task(path.parent / include), **definition} if include else definition

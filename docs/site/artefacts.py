@@ -88,7 +88,7 @@ def artefacts_page() -> str:
 
 def fields_of(module: Path, name: str) -> list[FieldOfRecord]:
     """Return the fields of a class, or the columns of an Arrow schema, with the comments on them."""
-    text = module.read_text()
+    text = module.read_text(encoding="utf-8")
     for node in ast.parse(text).body:
         if isinstance(node, ast.ClassDef) and node.name == name:
             return list(_documented(node.body))

@@ -144,7 +144,7 @@ def costs(artefacts: Artefacts) -> Table:
 
 def script(name: str) -> Markup:
     """Return a script of the templates, to stand between script tags."""
-    return Markup((TEMPLATES / name).read_text())
+    return Markup((TEMPLATES / name).read_text(encoding="utf-8"))
 
 
 @cache

@@ -74,7 +74,7 @@ def fixtures(method: str) -> list[Fixture]:
     if method not in CONFORMANCE_METHODS:
         known = ", ".join(CONFORMANCE_METHODS)
         raise ValueError(f"--method: expected {known}, found {method}")
-    record = json.loads(FIXTURES.read_text())
+    record = json.loads(FIXTURES.read_text(encoding="utf-8"))
     return [
         Fixture(
             entry["batch"],
@@ -91,7 +91,7 @@ def fixtures(method: str) -> list[Fixture]:
 @cache
 def probe(method: str) -> MiniBatch:
     """Return a batch of twelve rows on which all conventions of a method's selection and divisor differ."""
-    return _mini_batch(json.loads(FIXTURES.read_text())["probes"][method])
+    return _mini_batch(json.loads(FIXTURES.read_text(encoding="utf-8"))["probes"][method])
 
 
 def whole(batch: MiniBatch) -> Layout:

@@ -82,12 +82,12 @@ def _hub_rows(
         FileNotFoundError: `STAPO_DATA_DIR` is set but does not contain the benchmark.
     """
     if directory := os.environ.get(DATA_DIR):
-        files = [
-            Path(directory, f"{name}{end}") for name in names for end in (".jsonl", ".parquet")
-        ]
+        # The last one is where JustRL's repository has them.
+        ends = (".jsonl", ".parquet", "/test.parquet")
+        files = [Path(directory, f"{name}{end}") for name in names for end in ends]
         path = next((file for file in files if file.is_file()), None)
         if path is None:
-            wanted = f"no {' or '.join(names)} as .jsonl or .parquet"
+            wanted = f"no {' or '.join(names)} as .jsonl, .parquet or a folder with test.parquet"
             raise FileNotFoundError(f"{directory} ({DATA_DIR}): {wanted}")
         source, kind = str(path), "parquet" if path.suffix == ".parquet" else "json"
         # Imported here, since it takes seconds.

@@ -102,7 +102,7 @@ def _gguf_shape(model: GgufModel | WheelModel) -> Shape:
 
 def _shape(path: Path, error_line: str) -> Shape:
     try:
-        return _sizes(json.loads(path.read_text()), error_line)
+        return _sizes(json.loads(path.read_text(encoding="utf-8")), error_line)
     except (OSError, ValueError) as error:
         raise StudyError([error_line]) from error
 

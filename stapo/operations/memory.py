@@ -107,7 +107,7 @@ def machine_bytes() -> float:
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for path in LIMITS:
         with suppress(OSError, ValueError):
-            total = min(total, int(Path(path).read_text()))
+            total = min(total, int(Path(path).read_text(encoding="utf-8")))
     return USABLE * total
 
 

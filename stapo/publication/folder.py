@@ -182,7 +182,7 @@ class Results:
     @cached_property
     def sums(self) -> dict[str, str]:
         """Path -> checksum in `SHA256SUMS`."""
-        text = (self.folder / SUMS).read_text()
+        text = (self.folder / SUMS).read_text(encoding="utf-8")
         lines = [line.partition("  ") for line in text.splitlines()]
         found = {path: stated for stated, _, path in lines}
         if len(found) < len(lines):

@@ -18,10 +18,10 @@ CONFIDENCE = {
 @cache
 def paper() -> Any:
     """Return the content of `paper.yaml`."""
-    return yaml.safe_load((FOLDER / "paper.yaml").read_text())
+    return yaml.safe_load((FOLDER / "paper.yaml").read_text(encoding="utf-8"))
 
 
 @cache
 def claims() -> Any:
     """Return the content of `claims.yaml`."""
-    return yaml.safe_load((FOLDER / "claims.yaml").read_text())
+    return yaml.safe_load((FOLDER / "claims.yaml").read_text(encoding="utf-8"))

@@ -6,6 +6,8 @@ Nothing in them is run here but by `load`, in the jobs that need a function.
 import ast
 import hashlib
 import json
+import os
+import random
 import re
 import signal
 import sys
@@ -14,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
+from math import isfinite
 from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any, NoReturn
@@ -34,6 +37,8 @@ TABLES = 4
 """Arguments of a token selection before its settings: logps, entropies, advantages, mask."""
 OWN_SECONDS = 600.0
 """After which a call of a study's own function, or the start of its module, counts as an endless loop."""
+MOST_INTERRUPTS = 5
+"""Of a function that catches them, before its process ends."""
 SEED = "seed"
 """Argument of a token selection that draws random numbers; it is no setting."""
 FILES = ("*.safetensors", "*.json", "*.jinja", "merges.txt", "LICENSE*")
@@ -119,7 +124,11 @@ def _row(line: str, columns: tuple[str, ...]) -> Row:
     if not isinstance(record, dict):
         raise ValueError("expected an object with columns")
     for key in columns:
-        if not isinstance(cell := record.get(key), str) or not cell.strip():
+        if isinstance(cell := record.get(key), float) and isfinite(cell):
+            raise ValueError(
+                f"column {key!r}: a whole number with a point ({cell}); write {int(cell)}"
+            )
+        if not isinstance(cell, str) or not cell.strip():
             found = f"found {cell!r}; its columns: {', '.join(record)}"
             raise ValueError(f"column {key!r}: expected text or a number, {found}")
         if len(cell.encode()) > MOST_BYTES:  # A lone surrogate cannot be encoded, a ValueError.
@@ -213,7 +222,7 @@ def load(reference: str, sha256: str) -> Callable[..., Any]:
         about = f"{path}: changed since the study was read, {about}; run snakemake again"
         raise StudyError([about])
     try:
-        with _limited():
+        with _limited(named(reference)), _unchanged():
             found = getattr(_executed(path, content), function_name(reference))
     except (Exception, SystemExit) as error:  # A module may raise anything on import.
         about = f"{reference}: {type(error).__name__}: {error}"
@@ -224,27 +233,79 @@ def load(reference: str, sha256: str) -> Callable[..., Any]:
     return function
 
 
-def _overdue(number: int, frame: FrameType | None) -> NoReturn:
-    raise TimeoutError(f"not done after {OWN_SECONDS:g} s")
+class Overdue(BaseException):
+    """A function took too long; `except Exception` in it must not catch this."""
 
 
 @contextmanager
-def _limited() -> Iterator[None]:
-    """End an endless loop, which would hold all processors until somebody looks."""
-    before = signal.signal(signal.SIGALRM, _overdue)
-    signal.setitimer(signal.ITIMER_REAL, OWN_SECONDS)
+def _limited(about: str) -> Iterator[None]:
+    """End an endless loop, which would hold all processors until somebody looks.
+
+    Code that catches everything is interrupted again each second; then the process ends.
+    """
+    times = 0
+
+    def overdue(number: int, frame: FrameType | None) -> NoReturn:
+        nonlocal times
+        times += 1
+        if times > MOST_INTERRUPTS:
+            os.write(
+                2,
+                f"\nstapo: {about}: not done after {OWN_SECONDS:g} s; fix the function\n".encode(),
+            )
+            os._exit(1)
+        raise Overdue
+
+    before = signal.signal(signal.SIGALRM, overdue)
+    signal.setitimer(signal.ITIMER_REAL, OWN_SECONDS, 1.0)
     try:
         yield
+    except Overdue as error:
+        about = TimeoutError(f"not done after {OWN_SECONDS:g} s")
+        raise about.with_traceback(error.__traceback__) from error
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
 
 
 @contextmanager
+def _unchanged() -> Iterator[None]:
+    """Put back what a function may change for all: random states, working directory, torch's defaults."""
+    numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
+    folder, state = Path.cwd(), random.getstate()
+    of_numpy = numpy.random.get_state() if numpy else None
+    if torch:
+        of_torch, of_devices = torch.get_rng_state(), None
+        if torch.cuda.is_initialized():
+            of_devices = torch.cuda.get_rng_state_all()
+        dtype, has_gradient, threads = (
+            torch.get_default_dtype(), torch.is_grad_enabled(), torch.get_num_threads()
+        )  # fmt: skip
+        device = torch.get_default_device()
+    try:
+        yield
+    finally:
+        os.chdir(folder)
+        random.setstate(state)
+        if numpy:
+            numpy.random.set_state(of_numpy)
+        if torch:
+            torch.set_rng_state(of_torch)
+            if of_devices is not None:
+                torch.cuda.set_rng_state_all(of_devices)
+            if torch.get_default_device() != device:
+                torch.set_default_device(device)
+            torch.set_default_dtype(dtype)
+            torch.set_grad_enabled(has_gradient)
+            if threads != torch.get_num_threads():
+                torch.set_num_threads(threads)
+
+
+@contextmanager
 def own_code(reference: str) -> Iterator[None]:
     """Call a function of a study's own; an error names it, and ends with a traceback."""
     try:
-        with _limited():
+        with _limited(named(reference)), _unchanged():
             yield
     except (Exception, SystemExit) as error:
         path, steps = str(found_path(reference)), traceback.extract_tb(error.__traceback__)

@@ -228,7 +228,9 @@ def seal(directory: Path, identity: dict[str, Any]) -> None:
     }
     record = {**identity, "step": step_of(directory), "files": files}
     record["checksum"] = fingerprint(record)
-    (directory / SEAL).write_text(json.dumps(record, indent=1, sort_keys=True) + "\n")
+    (directory / SEAL).write_text(
+        json.dumps(record, indent=1, sort_keys=True) + "\n", encoding="utf-8"
+    )
     for path in (*directory.rglob("*"), directory):
         sync(path)
 

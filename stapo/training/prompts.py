@@ -45,17 +45,22 @@ def write_prompts(
         StudyError: the prompts cannot be read, or are not those that the study expects.
     """
     rows = [*_hub_rows(data)] if isinstance(data, HubData) else local_rows(data)
+    unique = {row["question"]: row["answer"] for row in rows}
     answers: dict[str, set[str]] = {}
     for row in rows:
-        answers.setdefault(row["question"], set()).add(row["answer"])
-    # With conflicting answers the reward would be random.
-    single = [{"question": q, "answer": min(a)} for q, a in answers.items() if len(a) == 1]
+        answers.setdefault(" ".join(row["question"].split()), set()).add(row["answer"])
+    # With conflicting answers the reward would be random; white space makes no other question.
+    single = [
+        {"question": question, "answer": answer}
+        for question, answer in unique.items()
+        if len(answers[" ".join(question.split())]) == 1
+    ]
     faults = faulty_golds(reward, single, is_rewarded=True) if reward is not None else {}
     records = [record for i, record in enumerate(single) if i not in faults]
     about = {
         "rows": len(rows),
-        "unique": len(answers),
-        "conflicting": len(answers) - len(single),
+        "unique": len(unique),
+        "conflicting": len(unique) - len(single),
         **({"unrewarded": len(faults)} if faults else {}),
         "prompts": len(records),
         "sha256": checksum(records),

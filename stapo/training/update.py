@@ -132,7 +132,11 @@ def _own(reference: str, sha256: str) -> tuple[Callable[..., Tensor], bool]:
             keep = function(*tables, **arguments)
         if not isinstance(keep, Tensor) or (keep.dtype, keep.shape) != (torch.bool, mask.shape):
             wanted = f"expected a bool tensor of shape {tuple(mask.shape)}"
-            raise ValueError(f"{named(reference)}: {wanted}, found {keep}"[:200])
+            is_table = isinstance(keep, Tensor)
+            found = (
+                f"{keep.dtype} of shape {tuple(keep.shape)}" if is_table else type(keep).__name__
+            )
+            raise ValueError(f"{named(reference)}: {wanted}, found {found}; fix the function")
         if (keep & ~mask).any():
             raise ValueError(
                 f"{named(reference)}: keeps positions outside mask; return `mask & ...`"

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 import yaml
+from datasets import Dataset
 from lm_eval.api.model import LM
 from lm_eval.evaluator import evaluate
 from lm_eval.tasks import TaskManager
@@ -95,6 +96,13 @@ SOURCE |= {"rows": 2, "sha256": rows_checksum(ROWS)}
 def test_every_layout_gives_the_same_rows(tmp_path, monkeypatch, layout):
     rows = [layout(row["question"], row["answer"]) for row in ROWS]
     write_jsonl(tmp_path / "SomeSet.jsonl", rows)
+    monkeypatch.setenv(DATA_DIR, str(tmp_path))
+    assert benchmark_rows(SOURCE) == ROWS
+
+
+def test_a_folder_of_a_benchmark_is_found_as_in_justrls_repository(tmp_path, monkeypatch):
+    (tmp_path / "SomeSet").mkdir()
+    Dataset.from_list(ROWS).to_parquet(tmp_path / "SomeSet" / "test.parquet")
     monkeypatch.setenv(DATA_DIR, str(tmp_path))
     assert benchmark_rows(SOURCE) == ROWS
 

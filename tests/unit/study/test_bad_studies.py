@@ -191,7 +191,7 @@ def test_every_row_that_is_no_question_with_an_answer_is_a_line(tmp_path):
         '{"question": "1+1?", "answer": 2}': "",
         '{"question": " 1+1?", "answer": 3}': "repeats the question of line 1",
         '{"question": "a", "answer": NaN}': "found nan",
-        '{"question": "c", "answer": 3.0}': "found 3.0",
+        '{"question": "c", "answer": 3.0}': "a whole number with a point (3.0); write 3",
         '{"question": "d", "answer": 1, "answer": 2}': "names a column twice",
         '{"question": "\\ud800", "answer": 1}': "surrogates not allowed",
         json.dumps({"question": "x" * 10**7, "answer": 1}): "longer than 1000000 bytes",

@@ -118,8 +118,10 @@ def test_a_wrapper_may_be_kept_and_plain_columns_are_taken_as_they_are(hub):
     assert [one["question"] for one in prompts] == [wrapped("1+1?"), "2+2?"]
     prompts, _, _ = hub([{"question": q, "answer": a, "source": "x"} for q, a in PAIRS])
     assert prompts == KEPT
-    prompts, _, _ = hub([{"question": "1+1?", "answer": 2}, {"question": "1/4?", "answer": 0.25}])
+    rows = [("1+1?", 2), ("1/4?", 0.25), ("1 + 2?", 3), ("1  +\n2?", 4)]
+    prompts, _, about = hub([{"question": q, "answer": a} for q, a in rows])
     assert [one["answer"] for one in prompts] == ["2", "0.25"]
+    assert (about["unique"], about["conflicting"]) == (4, 2)
 
 
 def test_prompts_whose_answer_no_response_can_have_are_left_out_or_refused(hub, capsys):

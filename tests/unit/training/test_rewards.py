@@ -2,9 +2,13 @@
 
 import hashlib
 from copy import deepcopy
+from pathlib import Path
+from random import getstate
 from threading import Thread
 
+import numpy as np
 import pytest
+import torch
 import training_jobs
 
 from stapo.answers import box_content
@@ -47,6 +51,21 @@ def leaving(completions, **columns):
 def endless(completions, **columns):
     while True:
         pass
+def stubborn(completions, **columns):
+    while True:
+        try:
+            while True:
+                pass
+        except Exception:
+            pass
+def careless(completions, **columns):
+    import os, random, numpy, torch
+    os.chdir("/")
+    for one in (random.seed, numpy.random.seed, torch.manual_seed):
+        one(0)
+    torch.set_default_dtype(torch.float64)
+    torch.set_grad_enabled(False)
+    return [1.0] * len(completions)
 def short(completions, **columns):
     return [1.0]
 def changing(completions, completion_ids, answer, **columns):
@@ -98,12 +117,24 @@ def test_another_file_or_a_wrong_result_is_refused(own, monkeypatch):
     for name, error in (
         ("leaving", r"SystemExit\(0\)"),
         ("endless", "TimeoutError.*after 0.1 s.*"),
+        ("stubborn", "TimeoutError.*after 0.1 s.*"),
     ):
         (reward,) = reward_functions(own(name), build_tokenizer(), [1])
         with pytest.raises(
-            TypeError, match=rf"rewards\.py:{name}, line [7-9]: {error}; fix the function"
+            TypeError, match=rf"rewards\.py:{name}, line [0-9]+: {error}; fix the function"
         ):
             reward(completions=["a"], completion_ids=[[5]])
+
+
+def test_what_it_changes_for_all_is_put_back(own):
+    def state():
+        random = torch.get_rng_state().tolist(), str(np.random.get_state()), getstate()
+        return *random, Path.cwd(), torch.get_default_dtype(), torch.is_grad_enabled()
+
+    before = state()
+    (reward,) = reward_functions(own("careless"), build_tokenizer(), [1])
+    assert reward(completions=["a"], completion_ids=[[5]]) == [1.0]
+    assert state() == before
 
 
 def test_the_penalty_falls_over_the_buffer_to_minus_one_at_the_limit():
