@@ -120,6 +120,16 @@ def stopped(kind, *error):
 sys.excepthook = stopped
 
 
+def interrupt_once(number, frame):
+    """A second Ctrl-C, which the jobs get too, would end Snakemake before it has told how to go on."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
+if workflow.is_main_process:
+    signal.signal(signal.SIGINT, interrupt_once)
+
+
 # Seconds each, or downloads: on a cluster they run where Snakemake does.
 localrules:
     all,

@@ -34,7 +34,8 @@ LOG_BYTES = 65536
 STARTED = re.compile(r"^configuration ([0-9a-f]{16})$", re.MULTILINE)
 """Line that a job writes when it starts, with its fingerprint."""
 ERROR = re.compile(
-    r"^stapo: .*|^(?:\[rank\d+\]: )?[\w.]*(?:Error|Exception|Interrupt)\b.*", re.MULTILINE
+    # A line of ours may stand behind a bar that was open.
+    r"(?:^|(?<=\]))stapo: .*|^(?:\[rank\d+\]: )?[\w.]*(?:Error|Exception|Interrupt)\b.*", re.MULTILINE
 )
 CTRL_C = re.compile("^stapo: stopped|^KeyboardInterrupt")
 WORK = {

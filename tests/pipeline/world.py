@@ -6,6 +6,8 @@ import os
 import signal
 import subprocess
 import sys
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +99,12 @@ class World:
             running.wait(seconds)
         except subprocess.TimeoutExpired:
             (os.killpg if everything else os.kill)(running.pid, sent)
+            if everything and sent == signal.SIGINT:  # Impatient people press Ctrl-C twice.
+                time.sleep(0.3)
+                with suppress(ProcessLookupError):
+                    os.killpg(running.pid, sent)
             running.wait(120)
+            assert "Traceback" not in self.log.read_text()
 
     def jobs(self, *targets: str) -> dict[str, int]:
         """Return how many jobs of each rule a dry run announces."""

@@ -98,6 +98,7 @@ def test_a_training_that_runs_here(study, tmp_path):
     ("text", "state", "note"),
     [
         ("", "stopped", KILLED),
+        ("STAPO:   0%|  | 0/2 [00:00<?, ?step/s]stapo: reason\n", "failed", "stapo: reason"),
         ("ValueError: x\nstapo: reason\n", "failed", "stapo: reason"),
         ("KeyboardInterrupt\n", "stopped", CTRL_C),
         ("stapo: stopped; run the same command\n", "stopped", CTRL_C),
