@@ -24,7 +24,6 @@ from sympy.core.cache import clear_cache
 from sympy.core.random import seed
 from sympy.core.relational import _Greater as GreaterThan, _Less as LessThan
 
-from stapo.answers import parts
 from stapo.evaluation.notation import in_radians, rewritten, without_unit
 
 if TYPE_CHECKING:  # A worker has no need of Parquet.
@@ -146,7 +145,7 @@ def _differ_in_brackets(gold: str, answer: str) -> bool:
 def _frame(text: str) -> str:
     r"""Return the brackets around a whole list of two and more parts, such as (] or \{\}; "" without any."""
     match = FRAME.fullmatch(text.strip())
-    if match is None or parts(match["inside"]) < 2 or not _is_balanced(match["inside"]):
+    if match is None or "," not in match["inside"] or not _is_balanced(match["inside"]):
         return ""
     return match["open"] + match["close"]
 

@@ -46,6 +46,7 @@ def check_document(study: Study) -> dict[str, Any]:
             *idle(study),
             *unused(study),
             *unlike_training(study),
+            *filtered(study),
         ],
     }
 
@@ -60,6 +61,15 @@ def idle(study: Study) -> Iterator[str]:
                 f"methods.{name}: one update per rollout, in which it changes nothing; set "
                 "training.prompts_per_mini_batch to a part of prompts_per_batch"
             )
+
+
+def filtered(study: Study) -> Iterator[str]:
+    """Yield a line if rollouts are sampled from a nucleus, which has no rare tokens."""
+    for name in study.run.methods:
+        method, training = study.method(name), study.training_of(name)
+        if training.top_p < 1 and method.spec.silences_candidates:
+            about = f"rollouts have top_p {training.top_p:g}: they contain hardly a token of low probability"
+            yield f"methods.{name}: {about}, so that S2T silences next to nothing; set training.top_p: 1.0"
 
 
 def unlike_training(study: Study) -> Iterator[str]:

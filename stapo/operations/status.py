@@ -35,7 +35,8 @@ STARTED = re.compile(r"^configuration ([0-9a-f]{16})$", re.MULTILINE)
 """Line that a job writes when it starts, with its fingerprint."""
 ERROR = re.compile(
     # A line of ours may stand behind a bar that was open.
-    r"(?:^|(?<=\]))stapo: .*|^(?:\[rank\d+\]: )?[\w.]*(?:Error|Exception|Interrupt)\b.*", re.MULTILINE
+    r"(?:^|(?<=\]))stapo: .*|^(?:\[rank\d+\]: )?[\w.]*(?:Error|Exception|Interrupt)\b.*",
+    re.MULTILINE,
 )
 CTRL_C = re.compile("^stapo: stopped|^KeyboardInterrupt")
 WORK = {

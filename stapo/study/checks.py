@@ -70,6 +70,11 @@ def _names(study: Study) -> Iterator[Problem]:
             if other != name:
                 about = "are equal where . + and - are _ and case is ignored; rename one"
                 yield ("run", section), f"{other!r} and {name!r} {about}"
+    if study.name.lower().endswith(".md"):
+        yield (
+            ("name",),
+            "ends with .md, as a file beside the folders of results does; choose another",
+        )
     for section, reserved in RESERVED.items():
         for name in getattr(study, section):
             if name.lower() in reserved:

@@ -25,7 +25,9 @@ class Strict(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _no_boolean(cls, value: Any) -> Any:
-        if isinstance(value, bool):
+        if isinstance(value, bool) or (
+            isinstance(value, list) and any(one is True or one is False for one in value)
+        ):
             raise ValueError("no setting is true or false; put text in quotes")
         return value
 

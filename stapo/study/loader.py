@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
-from ruamel.yaml.nodes import MappingNode, Node, SequenceNode
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from stapo.study.fields import IN_WORDS
 from stapo.text import shorten, visible
@@ -26,6 +26,7 @@ KINDS["string_type"] = "expected text; put it in quotes"
 """Kind of an error of pydantic -> what is said of it."""
 
 READER = YAML(typ="safe", pure=True)
+TEXT_TAG = "tag:yaml.org,2002:str"
 
 Place = tuple[str | int, ...]
 """Path of keys and indices to a value."""
@@ -100,7 +101,7 @@ def load_yaml(path: Path) -> Document:
     Raises:
         StudyError: the file is missing, not YAML, not a mapping, or has aliases.
     """
-    name = shown_path(path)
+    name, node = shown_path(path), None
     text = read_text(path)
     try:
         node = READER.compose(text)
@@ -117,8 +118,30 @@ def load_yaml(path: Path) -> Document:
         raise StudyError([f"{name}: too many brackets within brackets; write fewer"]) from error
     except StudyError:
         raise
-    except (YAMLError, ValueError) as error:
-        raise StudyError([f"{name}: not YAML: {' '.join(str(error).split())}"]) from error
+    except (YAMLError, ValueError, KeyError, TypeError, OverflowError) as error:
+        # Of a value that its tag or form promises and that cannot be made, such as 2026-13-45.
+        at = next((one for one in _scalars(node) if not _can_be_made(one)), None) if node else None
+        line = f":{at.start_mark.line + 1}" if at else ""
+        about = f"{at.value!r}: " if at else ""
+        about += " ".join(str(error).split())
+        raise StudyError([f"{name}{line}: not YAML: {about}; put text in quotes"]) from error
+
+
+def _scalars(node: Node) -> Iterator[ScalarNode]:
+    if isinstance(node, ScalarNode):
+        yield node
+    for one in node.value if not isinstance(node, ScalarNode) else ():
+        for inner in one if isinstance(one, tuple) else (one,):
+            yield from _scalars(inner)
+
+
+def _can_be_made(node: ScalarNode) -> bool:
+    try:
+        # Another one: after an error it takes the value for one that contains itself.
+        YAML(typ="safe", pure=True).constructor.construct_object(node)
+    except Exception:
+        return False
+    return True
 
 
 def _lines(node: Node, name: str, place: str, seen: set[Node]) -> Iterator[tuple[str, str]]:
@@ -133,6 +156,10 @@ def _lines(node: Node, name: str, place: str, seen: set[Node]) -> Iterator[tuple
     elif isinstance(node, SequenceNode):
         pairs = [(i, inner, inner) for i, inner in enumerate(node.value)]
     for key, at, inner in pairs:
+        if isinstance(node, MappingNode) and at.tag != TEXT_TAG:
+            raise StudyError(
+                [f"{name}:{at.start_mark.line + 1}: a key that is no text; put it in quotes"]
+            )
         here, line = f"{place}.{key}" if place else str(key), f"{name}:{at.start_mark.line + 1}"
         if inner in seen:
             raise StudyError([f"{line}: {here}: an alias; write the value itself"])

@@ -40,6 +40,7 @@ DIFFERENT = [
     (r"\frac{dM}{dt}=aM^{6}", "aM^6", True, "derivatives: Minerva"),
     (r"(a,b)", r"\{a,b\}", False, "types"),
     (r"(-\infty,0]", r"[-\infty,0]", False, "types"),
+    ("(312,123)", r"\{312,123\}", False, "types"),
     ("m R^2", "M r^2", False, "capitals"),
     # Notations that are read as LaTeX.
     *(("5", text, True, "decoration") for text in (

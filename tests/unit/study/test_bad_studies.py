@@ -104,6 +104,11 @@ TABLE = [
     ('---\nname: b', ['s.yaml:3: not YAML: expected a single document in the stream, but found']),
     (NAMES, ["run: 4147212 score files, more than 50000"]),
     ("training: " + "[" * 5000, ["s.yaml: too many brackets"]),
+    *((f"training:\n  steps: {value}", [f"s.yaml:4: not YAML: '{value.split()[-1]}': "])
+      for value in ("!!bool maybe", "!!int abc", "2026-13-45", "!!float x")),
+    *((f"{key}: 3", ["s.yaml:3: a key that is no text; put it in quotes"]) for key in
+      ("null", "? [a]\n", "1")),
+    ("run: {seeds: [true, false]}", ["run.seeds: no setting is true or false"]),
 ]  # fmt: skip
 """Text after `HEAD`, and the beginnings of the lines that answer it."""
 
