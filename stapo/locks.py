@@ -39,19 +39,20 @@ class ForeignDirectoryError(RuntimeError):
 def work_directory(path: Path, config: Any) -> Iterator[Path]:
     """Lock a work directory for this process, and bind it to `config` at its first use.
 
+    If another process uses it, such as that of a study with the same training, wait until it has ended: what
+    it has finished is not made again.
+
     Raises:
-        BusyError: another process has locked it.
         ForeignDirectoryError: it contains the state of another configuration.
     """
     path.mkdir(parents=True, exist_ok=True)
     with (path / "lock").open("a+") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
+        except BlockingIOError:
             lock.seek(0)
-            raise BusyError(
-                f"{path}: in use by another process ({lock.read()}); wait for it or stop it"
-            ) from error
+            _say(f"{path}: waiting for another process that makes the same ({lock.read()})")
+            fcntl.flock(lock, fcntl.LOCK_EX)
         lock.truncate(0)
         print(f"{os.uname().nodename} {os.getpid()}", end="", file=lock, flush=True)
         identity = path / "config.json"

@@ -85,7 +85,6 @@ def generate(
     `config` is everything that determines the responses, except the benchmark; `work` contains the stores.
 
     Raises:
-        BusyError: another process uses `work`.
         DamagedFileError: the checkpoint differs from its checksums.
     """
     only_ours()

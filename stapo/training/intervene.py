@@ -89,7 +89,6 @@ def intervene(job: InterventionJob) -> list[Path]:
     """Do all repetitions that are not done yet, publish the result, and return the paths.
 
     Raises:
-        BusyError: another process uses the work directory.
         ForeignDirectoryError: the work directory belongs to another configuration.
         DamagedFileError: the weights differ from their checksums.
         StudyError: several processes, or too few prompts.

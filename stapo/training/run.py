@@ -99,7 +99,6 @@ def train(job: TrainingJob) -> None:
     All processes of `accelerate launch` call this with the same job, and share a file system.
 
     Raises:
-        BusyError: another process uses the work directory.
         ForeignDirectoryError: the work directory belongs to another run.
         DamagedFileError: the base model differs from its checksums.
         FloatingPointError: a loss or gradient is not finite.

@@ -7,7 +7,9 @@ import shutil
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -15,14 +17,16 @@ from synthetic import write_score
 
 from stapo import paths
 from stapo.files import append_jsonl, canonical, write_json
-from stapo.locks import BusyError, work_directory
+from stapo.locks import work_directory
 from stapo.operations.status import Progress, lines_of, print_status, progress, status_document
 from stapo.stages import jobs_of
 from stapo.study import parse_study
 
 HOLDER = """
 import json, sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 from stapo.locks import work_directory
 with work_directory(Path(sys.argv[1]), json.loads(sys.argv[2])):
     print("held", flush=True)
@@ -77,19 +81,26 @@ def shown(study, root: Path) -> tuple[bool, str]:
     return fine, stream.getvalue()
 
 
-def test_a_training_that_runs_here(study, tmp_path):
+def uses(work: Path, config: Any) -> bool:
+    with work_directory(work, config):
+        return True
+
+
+def test_a_training_that_runs_here_and_for_which_another_study_waits(study, tmp_path, capsys):
     work = work_of(study, tmp_path)
     config = canonical(jobs_of(study).all("train")[0].config)
     command, pipes = [sys.executable, "-c", HOLDER, str(work), config], {"stdin": -1, "stdout": -1}
     with subprocess.Popen(command, text=True, **pipes) as process:
         assert process.stdout.readline() == "held\n"
         training = of_stage(study, tmp_path)
-        with pytest.raises(BusyError, match="another process"), work_directory(work, {}):
-            pass
-        process.kill()
+        with ThreadPoolExecutor() as pool:
+            waiting = pool.submit(uses, work, json.loads(config))
+            with pytest.raises(TimeoutError):
+                waiting.result(0.5)
+            process.kill()
+            assert waiting.result(60)  # A killed process holds nothing.
     assert of_stage(study, tmp_path).state == "stopped"
-    with work_directory(work, json.loads(config)):  # A killed process holds nothing.
-        pass
+    assert "waiting for another process" in capsys.readouterr().err
     assert (training.state, training.done, training.reward) == ("running", 10, 0.25)
     assert training.acted == 6
 
