@@ -113,7 +113,8 @@ RULES: list[tuple[str, Replacement]] = [
     (r"(?<=[\w)}\]])\s*\*\*\s*(?=[\w({\\-])", "^"),
     (r"(?<=[\w)}\]])\s*\*\s*(?=[\w({\\-])", r"\\cdot "),
     (_words(NAMED), r"\\\1 "),
-    (_words(FUNCTIONS), r"\\\1 "),
+    # Not of units, as in 10 min.
+    (_words(FUNCTIONS) + r"(?=\s*[\w({\\^])", r"\\\1 "),
     (r"\\langle(?![a-zA-Z])", "("),
     (r"\\rangle(?![a-zA-Z])", ")"),
     # Numbers.

@@ -2,7 +2,6 @@
 
 import csv
 
-import numpy as np
 import pytest
 from studies import outputs
 from synthetic import PROBLEMS, rewrite, tabulated, write_score, write_scores
@@ -70,8 +69,9 @@ def test_a_method_of_ones_own_has_the_known_difference_and_its_interval(raw_stud
     unit = 1 / SAMPLES / PROBLEMS / 2
     assert difference.low == pytest.approx(6 * unit, abs=1e-12)
     assert difference.high == pytest.approx(14 * unit, abs=1e-12)
-    # 10,000 resamples know a standard deviation to 0.7 %; four times that.
-    assert difference.detectable == pytest.approx(2.8 * unit * np.sqrt(20 / 4), rel=0.03)
+    # 2.8 standard errors would be 2.8 units * sqrt(20 / 4), 0.039, but fewer than 6 problems are no evidence:
+    # Binomial(40, 0.1905) is at least 6 with a chance of 80 %.
+    assert difference.detectable == pytest.approx(0.1905 / SAMPLES, rel=1e-3)
     # All ten gaps have one sign: 2 of 1024 flips are as extreme; two standard errors of 10,000 draws tell
     # it from 1 of 1024, of a test of one side.
     assert found.adjusted_p == pytest.approx(2 / 2**CHANGED, abs=0.0009)

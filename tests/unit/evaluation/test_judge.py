@@ -95,6 +95,7 @@ AGREED = [
         for text in (r"\[5\]", r"\ 5\ ", r"\bf 5", "$5$", r"\mathbf{5}", r"\text{5}")
     ),
     ("-5", "\u22125", True),
+    ("10", "10 min", True),
     (r"\text{even}", "Even", True),
     ("aM^6", "am^6", True),
     # MATH asks "by what percent" for 10; without the question, the same verdict holds for 1\% and 1.
