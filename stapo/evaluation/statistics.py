@@ -324,7 +324,7 @@ def least_detectable(cells: Sequence[Array]) -> float:
     The verdicts (S, P, N) are those of the benchmarks. Enough problems must differ, each by one response.
     """
     problems = sum(cell.shape[1] for cell in cells)
-    responses = max(cell.shape[0] * cell.shape[2] for cell in cells)
+    responses = int(max(cell.shape[0] * cell.shape[2] for cell in cells))
     low, high = 0.0, 1.0
     for _ in range(40):
         middle = (low + high) / 2

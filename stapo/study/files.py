@@ -261,8 +261,8 @@ def _limited(about: str) -> Iterator[None]:
     try:
         yield
     except Overdue as error:
-        about = TimeoutError(f"not done after {OWN_SECONDS:g} s")
-        raise about.with_traceback(error.__traceback__) from error
+        late = TimeoutError(f"not done after {OWN_SECONDS:g} s")
+        raise late.with_traceback(error.__traceback__) from error
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
