@@ -41,16 +41,12 @@ SCIENTIFIC = re.compile(
 )
 DOTS = r"\\[lcvd]?dots(?![a-zA-Z])|\.\.\."
 REWRITING = (
-    # Full stop of a sentence: math-verify reads "12." as text.
-    (re.compile(r"(?<=[^\s.\\])\s*\.\s*$"), ""),
     # Minerva 4.5e33, read as 4.5 times e times 33.
     (SCIENTIFIC, r"\1\\times10^{\2\3}"),
     # Minerva -1./3, which cannot be parsed.
     (re.compile(r"(?<=[0-9])\./"), "/"),
     # Minerva 1.25 as \text{1.25}: #37 is solved for integers only.
     (re.compile(r"\\text\s*\{\s*([-+]?[0-9]*\.[0-9]+)\s*\}"), r"\1"),
-    # MATH 10,\!080 with thin spaces instead of commas.
-    (re.compile(r"(?<=[0-9])\\[,;: ](?=[0-9]{3}(?![0-9]))"), ""),
     # MATH 6+9i: only a separate i is read as the imaginary unit, so that 6+9i and 6+9 i differ.
     (re.compile(r"(?<=[0-9])i(?![a-zA-Z])"), " i"),
     # Minerva y^{\prime}+r y-r x(t)=0 with an apostrophe.

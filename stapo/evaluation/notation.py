@@ -95,7 +95,7 @@ RULES: list[tuple[str, Replacement]] = [
         r"^\s*(?P<open>\\text\s*\{)?\s*(?i:(?:the\s+)?(?:final\s+)?answer(?:\s+is)?\s*[:=]?)\s*(?P<close>\})?",
         _answer,
     ),
-    # Switches and spaces; a thin space between digits is one of thousands.
+    # Switches and spaces; a thin space between digits is one of thousands: MATH 10,\!080.
     (rf"\\(?:{SWITCHES})(?![a-zA-Z])", " "),
     (r"\\!", ""),
     (r"(?<=[0-9])\\[,;: ](?=[0-9]{3}(?![0-9]))", ""),
@@ -135,8 +135,8 @@ RULES: list[tuple[str, Replacement]] = [
     ),
     # math-verify reads \gamma(...) and \gamma-1 as a function, of which the latter is at a pole.
     (r"\\gamma(?![a-zA-Z]|\s*_)", r"\\Xi_{g}"),
-    # The end of a sentence.
-    (r"(?:(?<!\\)[\s.,;:~]|\\\\)+$", ""),
+    # The end of a sentence, such as "12." that math-verify reads as text; three dots are an unfinished list.
+    (r"(?:(?<!\\)(?:[\s,;:~]|(?<!\.)\.(?!\.))|\\\\)+$", ""),
 ]
 COMPILED = [(re.compile(pattern, re.DOTALL), replacement) for pattern, replacement in RULES]
 UNIT = re.compile(

@@ -28,6 +28,7 @@ DIFFERENT = [
     (r"10:30 \text{ a.m.}", r"10:30 \text{ p.m.}", False, "times: #14"),
     (r"1, 2, \ldots, n", r"1, 3, 5, \ldots, 2n-1", False, "unfinished lists: #14"),
     (r"1, 2, \ldots, n", r"1,2,\dots,n", True, "unfinished lists: #14"),
+    ("1, 2, 3, ...", r"1,2,3,\ldots", True, "unfinished lists: #14"),
     (r"\frac{1}{3} E_{1}+\frac{2}{3} E_{2}", r"\frac{2}{3}", False, "whole answer: #41 and Minerva"),
     ("f(x) = 0", r"\forall x>0, f(x) = 0", False, "whole answer: #64"),
     (r"(2,\infty)", "x>2", True, "relations and sets: MATH"),
@@ -96,6 +97,7 @@ AGREED = [
     ),
     ("-5", "\u22125", True),
     ("10", "10 min", True),
+    ("1, 2, 3, ...", "1, 2, 3", False),
     (r"\text{even}", "Even", True),
     ("aM^6", "am^6", True),
     # MATH asks "by what percent" for 10; without the question, the same verdict holds for 1\% and 1.
