@@ -17,8 +17,9 @@ from random import Random
 
 import yaml
 
-from stapo.answers import last_boxed, parts
+from stapo.answers import parts
 from stapo.evaluation.grading import Grade, grade_answers
+from stapo.evaluation.task import normalise
 
 Change = Callable[[str, Random], Iterator[str]]
 """From a gold to other texts: wrong answers, or right ones."""
@@ -343,8 +344,7 @@ def golds_of(directory: str | None) -> list[str]:
     found: dict[str, None] = {}
     for path in sorted(Path(directory).rglob("*.parquet")):
         for row in pd.read_parquet(path).to_dict("records"):
-            text = row["reward_model"]["ground_truth"] if "reward_model" in row else row["answer"]
-            found[(last_boxed(text) or text).strip().strip("$")] = None
+            found[normalise(row, str(path))["answer"].strip("$")] = None
     return list(found)
 
 
