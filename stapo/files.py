@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import shutil
+import stat
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -108,6 +109,32 @@ def json_text(value: Any) -> str:
     return json.dumps(value, indent=1, sort_keys=True, allow_nan=False) + "\n"
 
 
+def open_file(path: Path) -> IO[bytes]:
+    """Open a regular file for reading.
+
+    Raises:
+        DamagedFileError: it is another kind of file, such as a FIFO, which would block, or a device.
+        OSError: it cannot be opened.
+    """
+    # Without waiting for a writer of a FIFO.
+    stream = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
+    if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+        stream.close()
+        raise DamagedFileError(f"{path}: not a regular file; remove it")
+    return stream
+
+
+def content_of(path: Path) -> bytes:
+    """Return the content of a regular file.
+
+    Raises:
+        DamagedFileError: it is another kind of file.
+        OSError: it cannot be read.
+    """
+    with open_file(path) as stream:
+        return stream.read()
+
+
 def read_json(path: Path) -> dict[str, Any]:
     """Return the mapping of a JSON file.
 
@@ -115,7 +142,7 @@ def read_json(path: Path) -> dict[str, Any]:
         DamagedFileError: the file is not a JSON mapping.
         OSError: the file cannot be read.
     """
-    found = _mapping(path.read_bytes())
+    found = _mapping(content_of(path))
     if found is None:
         raise DamagedFileError(f"{path}: truncated or corrupt, not a JSON mapping; {AGAIN}")
     return found
@@ -131,12 +158,10 @@ def _mapping(data: bytes) -> dict[str, Any] | None:
 
 def text_of(path: Path, last_bytes: int | None = None) -> str:
     """Return the text of a regular file, or its end; empty if it cannot be read."""
-    with suppress(OSError):
-        if path.is_file():
-            with path.open("rb") as stream:
-                if last_bytes is not None:
-                    stream.seek(max(path.stat().st_size - last_bytes, 0))
-                return stream.read().decode(errors="replace")
+    with suppress(OSError, DamagedFileError), open_file(path) as stream:
+        if last_bytes is not None:
+            stream.seek(max(path.stat().st_size - last_bytes, 0))
+        return stream.read().decode(errors="replace")
     return ""
 
 
@@ -164,7 +189,7 @@ def read_jsonl(path: Path, remedy: str = AGAIN) -> list[dict[str, Any]]:
         DamagedFileError: a complete line is not JSON.
     """
     records = []
-    data = path.read_bytes() if path.exists() else b""
+    data = content_of(path) if path.exists() else b""
     for number, line in enumerate(data.split(b"\n")[:-1], start=1):
         record = _mapping(line)
         if record is None:
@@ -180,7 +205,7 @@ def read_published(path: Path, fields: Iterable[str] = ()) -> list[dict[str, Any
         DamagedFileError: a line is not JSON or lacks a field, or the last line has no line end.
     """
     records = read_jsonl(path)
-    if path.exists() and (data := path.read_bytes()) and not data.endswith(b"\n"):
+    if path.exists() and (data := content_of(path)) and not data.endswith(b"\n"):
         raise DamagedFileError(
             f"{path}:{len(records) + 1}: truncated, the last line has no line end; {AGAIN}"
         )

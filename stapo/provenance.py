@@ -11,7 +11,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from stapo.files import DamagedFileError, write
+from stapo.files import DamagedFileError, open_file, text_of, write
 from stapo.repository import ROOT
 
 PACKAGES = (
@@ -92,7 +92,7 @@ def _asked_of_nvml(question: Callable[[Any], Any]) -> Any:
 
 def file_sha256(path: Path) -> str:
     """Return the SHA-256 of a file as hex digits."""
-    with path.open("rb") as stream:
+    with open_file(path) as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
@@ -138,7 +138,7 @@ def damaged_file(directory: Path) -> str | None:
     path = directory / SUMS
     if not path.exists():
         return None
-    pairs = [line.partition("  ") for line in path.read_text(errors="replace").splitlines()]
+    pairs = [line.partition("  ") for line in text_of(path).splitlines()]
     stated = {name: sha for sha, _, name in pairs}
     changed = changed_files(directory, stated) if stated else [SUMS]
     return (changed[0] or SUMS) if changed else None  # A damaged line may contain no name.

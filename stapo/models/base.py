@@ -9,7 +9,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from stapo.bars import only_ours
-from stapo.files import replace_directory, write, write_json
+from stapo.files import content_of, replace_directory, write, write_json
 from stapo.hub import from_hub
 from stapo.paths import VERIFIER_TEMPLATE
 from stapo.provenance import write_sums
@@ -116,7 +116,7 @@ def _source() -> bytes:
     template = Verifier.template
     expected, place = template["sha256"], "{github} at {revision:.8}, {file}".format(**template)
     kept = Path(constants.HF_HOME) / "stapo" / f"{expected}.py.txt"
-    if kept.is_file() and sha256(content := kept.read_bytes()).hexdigest() == expected:
+    if kept.is_file() and sha256(content := content_of(kept)).hexdigest() == expected:
         return content
     try:
         if constants.HF_HUB_OFFLINE:

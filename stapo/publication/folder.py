@@ -34,6 +34,8 @@ RECORDED = (f"/{paths.METRICS_FILE}", f"/{paths.TOKENS_FILE}")
 """Ends of the paths of what a training records."""
 FILE_BYTES = 2**28
 """Maximum size of a file that is read, without its token records; the largest are JSON lines."""
+MOST_COMPRESSED = 64
+"""Times that a file system might compress weights; a file with more is sparse, and takes hours to read."""
 MACHINES = ("engine",)
 """Sections of a published study that say nothing about its results, and are not read."""
 
@@ -284,4 +286,8 @@ def _fault(file: Path, limit: float = FILE_BYTES) -> str | None:
         return "is a link"
     if not stat.S_ISREG(status.st_mode):
         return "is not a regular file but a device, FIFO or socket"
-    return f"has {status.st_size} bytes, more than {limit}" if status.st_size > limit else None
+    if status.st_size > limit:
+        return f"has {status.st_size} bytes, more than {limit}"
+    if status.st_size > FILE_BYTES and 512 * status.st_blocks * MOST_COMPRESSED < status.st_size:
+        return f"has {status.st_size} bytes, nearly all of them holes: it is no file of weights"
+    return None

@@ -137,6 +137,9 @@ def guarded(check: Callable[[Results], Errors], results: Results) -> Errors:
     except UNREADABLE as error:
         # The text of an OSError names the file, its representation does not.
         about = str(error) if isinstance(error, OSError) else repr(error)
+        # Read by the path results/STUDY in a temporary directory, which is gone when this is read.
+        at = str(results.root / paths.RESULTS.format(study=results.study.name))
+        about = about.replace(at, str(results.folder))
         yield f"something is missing, truncated or corrupt: {about}"
 
 

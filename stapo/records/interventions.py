@@ -14,7 +14,7 @@ from typing import Any, Literal
 import pyarrow as pa
 from pydantic import with_config
 
-from stapo.files import AGAIN, DamagedFileError
+from stapo.files import AGAIN, DamagedFileError, content_of
 from stapo.records.arms import ARMS, NOTHING, SILENCED
 from stapo.records.reading import record_of
 
@@ -163,6 +163,6 @@ def read_intervention(path: Path) -> Intervention:
         OSError: it cannot be read.
     """
     try:
-        return record_of(Intervention, path.read_bytes())
+        return record_of(Intervention, content_of(path))
     except ValueError as error:
         raise DamagedFileError(f"{path}: {error}; {AGAIN}") from error

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import TypeAdapter, ValidationError
 
-from stapo.files import AGAIN, DamagedFileError
+from stapo.files import AGAIN, DamagedFileError, open_file
 
 T = TypeVar("T")
 _adapter: Any = cache(TypeAdapter)
@@ -38,7 +38,8 @@ def read_table(path: Path, schema: pa.Schema, or_else: pa.Schema | None = None) 
     """
     try:
         # Not a data set: a directory such as q=0.75 in the path is no column.
-        table = pq.ParquetFile(path, page_checksum_verification=True).read()
+        with open_file(path) as stream:
+            table = pq.ParquetFile(stream, page_checksum_verification=True).read()
     except FileNotFoundError:
         raise
     except (pa.ArrowException, OSError) as error:

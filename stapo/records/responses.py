@@ -13,6 +13,7 @@ from stapo.files import (
     AGAIN,
     DamagedFileError,
     append_jsonl,
+    content_of,
     fingerprint,
     write,
     write_jsonl,
@@ -106,7 +107,7 @@ def stored(path: Path, say: Callable[[str], None]) -> dict[Key, StoredResponse]:
     """
     found: dict[Key, StoredResponse] = {}
     whole, bad = [], []
-    *lines, _ = path.read_bytes().split(b"\n") if path.exists() else [b""]
+    *lines, _ = content_of(path).split(b"\n") if path.exists() else [b""]
     for number, line in enumerate(lines, start=1):
         try:
             content = vars(record_of(_Line, line)).copy()
@@ -143,7 +144,7 @@ def read_responses(
     Raises:
         DamagedFileError: a line is damaged, or problems or responses are missing.
     """
-    *lines, rest = path.read_bytes().split(b"\n") if path.exists() else [b""]
+    *lines, rest = content_of(path).split(b"\n") if path.exists() else [b""]
     problems = []
     for number, line in enumerate([*lines, rest] if rest else lines, start=1):
         try:

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypedDict, cast, get_args, get_type_hints
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from stapo.files import AGAIN, DamagedFileError, replace_file
+from stapo.files import AGAIN, DamagedFileError, open_file, replace_file
 from stapo.records.reading import read_table
 
 Verdict = Literal["correct", "wrong", "no_box", "unparsable", "timeout", "crash"]
@@ -116,7 +116,8 @@ def read_identity(path: Path) -> ScoreIdentity:
         OSError: the file cannot be read.
         ValueError: it is not a parquet file, or has no valid identity.
     """
-    found = identity_in(pq.read_schema(path))
+    with open_file(path) as stream:
+        found = identity_in(pq.read_schema(stream))
     if found is None:
         raise DamagedFileError(f"{path}: does not say what made it; {AGAIN}")
     return found

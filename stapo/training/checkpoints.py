@@ -29,6 +29,7 @@ from trl.trainer.utils import split_tensor_dict
 
 from stapo.files import (
     append_jsonl,
+    content_of,
     fingerprint,
     read_json,
     read_jsonl,
@@ -274,7 +275,7 @@ def newest_whole(
 def _fault(checkpoint: Path, identity: dict[str, Any]) -> str | None:
     """Return why a run cannot be resumed from a checkpoint, None if it can."""
     try:
-        record = json.loads((checkpoint / SEAL).read_bytes().decode())
+        record = json.loads(content_of(checkpoint / SEAL).decode())
         checksum = record.pop("checksum")
         files, layout = record["files"], record["layout"]
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):

@@ -21,7 +21,7 @@ from tqdm import tqdm
 from transformers import PrinterCallback
 
 from stapo.bars import bar, only_ours
-from stapo.files import fingerprint, replace_file, write_json
+from stapo.files import content_of, fingerprint, replace_file, write_json
 from stapo.locks import work_directory
 from stapo.methods import Method, s2t_arguments
 from stapo.objective import kl_k3
@@ -118,7 +118,7 @@ def _done(job: InterventionJob, number: int) -> tuple[Repetition, pa.Table] | No
     """Return a repetition that was finished before, None if there is none or it is damaged."""
     path = job.work / f"repetition-{number}.json"
     try:
-        found = record_of(Repetition, path.read_bytes())
+        found = record_of(Repetition, content_of(path))
         table = read_table(path.with_suffix(".parquet"), SCHEMA)
     except (OSError, ValueError):
         return None

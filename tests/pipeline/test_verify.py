@@ -259,11 +259,19 @@ def in_place_of(name: str, put: Change) -> Change:
     return lambda folder: [(folder / name).unlink(missing_ok=True), put(folder / name)]
 
 
+def sparse(path: Path) -> None:
+    """Write a file of 1 TB that takes no space."""
+    with path.open("wb") as stream:
+        stream.truncate(10**12)
+
+
 HOSTILE: dict[str, tuple[Change, str]] = {
     "FIFO as provenance": (in_place_of(ABOUT, os.mkfifo), "device, FIFO or socket"),
     "endless provenance": (
         in_place_of(ABOUT, lambda path: path.symlink_to("/dev/zero")), "is a link"),
     "FIFO that nothing names": (in_place_of("tables/more.md", os.mkfifo), "device, FIFO or socket"),
+    "weights of a terabyte without content": (
+        in_place_of("models/tiny/base/model.safetensors", sparse), "nearly all of them holes"),
     "deep JSON": (lambda folder: (folder / RUN).write_text('{"a":' * 10**5), "not a JSON mapping"),
     "no text": (lambda folder: (folder / ANSWERS).write_bytes(b"\xff\n" * 100), "Invalid JSON"),
     "a path that leaves the folder": (

@@ -2,7 +2,10 @@
 
 import json
 import math
+import os
+import signal
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,10 +16,21 @@ from synthetic import RIGHT, WRONG
 from synthetic_interventions import repetition
 from synthetic_tokens import V, population, write_tokens
 
-from stapo.files import DamagedFileError, fingerprint, write_json, write_jsonl
+from stapo.files import (
+    DamagedFileError,
+    fingerprint,
+    read_json,
+    read_jsonl,
+    read_published,
+    text_of,
+    write_json,
+    write_jsonl,
+)
+from stapo.provenance import file_sha256
 from stapo.records import interventions, responses, scores, tokens
 from stapo.records.responses import AnsweredProblem
 from stapo.records.scores import METADATA_KEY, SCHEMA
+from stapo.training.prompts import read_prompts
 
 PROBLEM = AnsweredProblem(0, "q", "7", ["a", "b"], [1, 2], [False, True], ["e"], "f")
 COLUMNS = (
@@ -137,3 +151,20 @@ def test_interventions_with_other_fields_or_values_are_damage(tmp_path, change):
     (tmp_path / "i").write_text(json.dumps({**asdict(whole), **change}))
     with pytest.raises(DamagedFileError, match="; remove it"):
         interventions.read_intervention(tmp_path / "i")
+
+
+@pytest.mark.parametrize(
+    "read",
+    [read_json, read_jsonl, read_published, file_sha256, read_prompts, tokens.read_token_file,
+     interventions.read_intervention, scores.read_score_file, scores.read_identity,
+     partial(responses.read_responses, samples=1)],
+)  # fmt: skip
+def test_a_fifo_in_place_of_a_file_is_named_and_not_waited_for(tmp_path, read):
+    os.mkfifo(tmp_path / "fifo")
+    signal.alarm(20)  # Ends the tests: reading would wait for a writer.
+    try:
+        with pytest.raises(DamagedFileError, match="fifo: not a regular file"):
+            read(tmp_path / "fifo")
+        assert text_of(tmp_path / "fifo") == ""
+    finally:
+        signal.alarm(0)
