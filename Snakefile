@@ -22,7 +22,8 @@ from snakemake.utils import min_version
 sys.path.sort(key=lambda path: path == workflow.basedir)
 
 from stapo import locks, paths, stages
-from stapo.operations import memory, terminal
+from stapo.operations import memory, terminal, timestamps
+from stapo.provenance import SUMS
 from stapo.study.checks import slug
 from stapo.study.loader import shown_path
 from stapo.study.reading import VARIABLE, read_resolved, resolved_path, write_resolved
@@ -64,6 +65,8 @@ os.environ[locks.VARIABLE] = os.path.abspath(locks.JOBS_LOCK.format(study=STUDY.
 # Slurm sends the notice of a time limit to all processes of a job. Only the training acts on it: others must
 # not end of it, and inherit from here that they ignore it.
 signal.signal(NOTICE, signal.SIG_IGN)
+if workflow.is_main_process:
+    timestamps.settle(STUDY)
 STAPO = "OMP_NUM_THREADS={threads} {sys.executable:q} -P -m stapo run"
 
 

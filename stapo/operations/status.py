@@ -22,10 +22,10 @@ from rich.table import Table
 from rich.text import Text
 
 from stapo import paths
-from stapo.files import text_of
+from stapo.files import DamagedFileError, open_file, text_of
 from stapo.locks import holders
 from stapo.provenance import SUMS
-from stapo.stages import Job, Jobs, jobs_of, stages
+from stapo.stages import Job, Jobs, is_unchanged, jobs_of, made_by, stages
 from stapo.study import Study
 from stapo.text import COLOURS, plain
 
@@ -135,8 +135,8 @@ def _progress(
     if own.state == "done":
         return own
     # The scores of a checkpoint under a decoding share a log.
-    made_by = job.name.rpartition("/")[0] if job.stage == "score" else job.name
-    log = logs.get(of.made_by(job.stage, made_by)) if logs else None
+    named = job.name.rpartition("/")[0] if job.stage == "score" else job.name
+    log = logs.get(of.made_by(job.stage, named)) if logs else None
     return _unfinished(own, work if job.stage in WORK else None, log)
 
 
@@ -175,7 +175,7 @@ def _logs_of(root: Path, study: str) -> dict[str, Path]:
     """Return fingerprint -> newest log of the job that has it."""
     found: dict[str, Path] = {}
     for path in sorted((root / "logs" / study).rglob("*.log"), key=modified):
-        with suppress(OSError), path.open("rb") as stream:
+        with suppress(OSError, DamagedFileError), open_file(path) as stream:
             head = stream.read(LOG_BYTES).decode(errors="replace")
             found |= dict.fromkeys(STARTED.findall(head), path)
     return found
@@ -206,10 +206,12 @@ def _published(job: Job, root: Path) -> tuple[str, str]:
     if missing:
         note = f"{Path(missing[0]).name} is missing" if len(missing) < len(written) else ""
         return "waiting", note
-    if stages()[job.stage].recorded(job, root) not in (None, job.fingerprint):
+    by_file = stages()[job.stage].recorded(job, root) in (None, job.fingerprint)
+    if not by_file or made_by(job, root) not in (None, job.param):
         return "outdated", "made with other settings"
     newest = max((modified(root / path) for path in job.inputs), default=0.0)
-    if job.stage in DRAWN and min(written.values()) < newest:
+    is_older = job.stage in DRAWN and min(written.values()) < newest
+    if is_older and not is_unchanged(job, root):
         return "outdated", "older than its input"
     return "done", ""
 

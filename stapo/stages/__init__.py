@@ -5,6 +5,7 @@ the hash of its own settings and of those of all that it reads, so that it says 
 study as it is now. The files import torch, pandas and the like only inside functions that run jobs.
 """
 
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -16,7 +17,9 @@ from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any
 
-from stapo.files import fingerprint, read_json, text_of
+from stapo import paths
+from stapo.files import DamagedFileError, fingerprint, read_json, text_of, write_json
+from stapo.provenance import SUMS, changed_files, damaged_file, file_sums
 from stapo.study import Study, StudyError
 
 REMEMBERED = 8
@@ -69,6 +72,35 @@ class Job:
         """Files that it reads; directories of weights apart."""
         return [*dict.fromkeys(path for job in self.sources for path in job.outputs)]
 
+    @property
+    def param(self) -> str:
+        """What is compared to know whether it is to run again: its fingerprint, and `also`."""
+        if self.also is None:
+            return self.fingerprint
+        return fingerprint([self.fingerprint, [self.also]])
+
+    @property
+    def read_files(self) -> list[str]:
+        """Files that it reads; of weights, their checksums."""
+        return [*self.inputs, *(path for job in self.sources for path in job.sums)]
+
+    @property
+    def sums(self) -> list[str]:
+        """Files with the checksums of its weights."""
+        return [f"{place}/{SUMS}" for place in self.weights]
+
+    @property
+    def written_files(self) -> list[str]:
+        """Files that it writes; of weights, their checksums."""
+        return [*self.outputs, *self.sums]
+
+    @property
+    def record(self) -> str:
+        """Where it is recorded how it was done."""
+        study = self.written_files[0].split("/")[1]
+        name = self.name or self.stage
+        return paths.JOB_RECORD.format(study=study, stage=self.stage, name=name)
+
 
 @dataclass(frozen=True)
 class Resources:
@@ -91,6 +123,8 @@ class Stage:
     """Does the work of some of its jobs."""
     recorded: Callable[[Job, Path], str | None] = lambda job, root: None
     """Returns the fingerprint with which results below a directory were made, None if they have none."""
+    is_costly: bool = False
+    """Whether to ask, before its work is done, whether the results are there and were made like that."""
 
 
 class Jobs:
@@ -143,9 +177,8 @@ class Jobs:
 
     def param(self, stage: str, name: str = "") -> str:
         """Return what Snakemake compares to know whether these jobs are to run again."""
-        also = [job.also for job in self.select(stage, name) if job.also is not None]
-        made_by = self.made_by(stage, name)
-        return fingerprint([made_by, also]) if also else made_by
+        jobs = self.select(stage, name)
+        return jobs[0].param if len(jobs) == 1 else fingerprint([job.param for job in jobs])
 
     def published(self) -> list[str]:
         """Return every file that a finished study has, weights and checksums apart.
@@ -153,7 +186,8 @@ class Jobs:
         All of them are asked for by name: Snakemake takes a file that is missing for one that is not
         needed as long as what was made from it is there.
         """
-        return [*dict.fromkeys(path for job in self for path in job.outputs)]
+        found = dict.fromkeys(path for job in self for path in job.outputs)
+        return [path for path in found if Path(path).name != SUMS]
 
 
 def jobs_of(study: Study) -> Jobs:
@@ -187,17 +221,76 @@ def run(study: Study, stage: str, name: str, how: Resources) -> None:
         raise StudyError(errors)
     # `stapo status` knows by it whose log it is.
     print(f"configuration {of.made_by(stage, name)}", flush=True)
-    stages()[stage].run(of, jobs, how)
+    if stages()[stage].is_costly:
+        done = [job for job in jobs if _is_done(job)]
+        jobs = [job for job in jobs if job not in done]
+        for job in done:
+            print(f"{job.name}: made before, with the same settings from the same files")
+    if jobs:
+        stages()[stage].run(of, jobs, how)
+    if os.environ.get("RANK", "0") == "0":
+        for job in jobs:
+            _record(job)
+
+
+def _is_done(job: Job) -> bool:
+    """Return whether the results of a job are there, whole, and what it would make."""
+    is_damaged = any(damaged_file(Path(place)) for place in job.weights)
+    return made_by(job) == job.param and is_unchanged(job) and not is_damaged
+
+
+def _record(job: Job, root: Path = Path()) -> None:
+    """Write with which settings, and from which files, a job made which files."""
+
+    def sums(files: Iterable[str]) -> dict[str, str]:
+        return file_sums(root, [path for path in files if (root / path).is_file()])
+
+    read, wrote = sums(job.read_files), sums(job.written_files)
+    write_json(root / job.record, {"made_by": job.param, "read": read, "wrote": wrote})
+
+
+def made_by(job: Job, root: Path = Path()) -> str | None:
+    """Return the `param` with which the results of a job were made, None if there is no record of it."""
+    return _recorded(job, root).get("made_by")
+
+
+def is_unchanged(job: Job, root: Path = Path()) -> bool:
+    """Return whether what a job read and wrote is still there with the same content.
+
+    What it read may be missing: weights are removed to make space.
+    """
+    record = _recorded(job, root)
+    read, wrote = (record.get(name) for name in ("read", "wrote"))
+    if not isinstance(read, dict) or not isinstance(wrote, dict):
+        return False
+    now = {path for path in job.read_files if (root / path).is_file()}
+    if not now <= read.keys() or wrote.keys() != {*job.written_files}:
+        return False
+    return not changed_files(root, {path: read[path] for path in now} | wrote)
+
+
+def _recorded(job: Job, root: Path) -> dict[str, Any]:
+    with suppress(OSError, DamagedFileError):
+        return read_json(root / job.record)
+    return {}
 
 
 def missing_inputs(jobs: Iterable[Job], root: Path = Path()) -> list[str]:
-    """Return a line for each file that some jobs read and that is missing, with the command that makes it."""
+    """Return a line for each file that some jobs read and that is missing, with the command that makes it.
+
+    Neither are prompts and base models of other settings what is to be read.
+    """
     lines = []
     for source in dict.fromkeys(source for job in jobs for source in job.sources):
+        by_hand = f"stapo run {source.stage} {source.name}".rstrip()
         absent = [path for path in (*source.outputs, *source.weights) if not (root / path).exists()]
         if absent:
-            made = f"with snakemake, or: stapo run {source.stage} {source.name}".rstrip()
-            lines.append(f"{absent[0]}: missing; make it {made} --study STUDY")
+            lines.append(
+                f"{absent[0]}: missing; make it with snakemake, or: {by_hand} --study STUDY"
+            )
+        elif not source.reads and made_by(source, root) not in (None, source.param):
+            again = f"snakemake --forcerun {source.outputs[0]}, or: {by_hand} --study STUDY"
+            lines.append(f"{source.outputs[0]}: made with other settings; make it again: {again}")
     return lines
 
 

@@ -1,6 +1,7 @@
 """What a finished study shows: tables, figures, the report, and where its numbers come from."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from stapo import paths
@@ -118,7 +119,10 @@ def _write_report(of: Jobs, jobs: list[Job], how: Resources) -> None:
 def _provenance(of: Jobs) -> Iterator[Job]:
     stages = ("prompts", "overlap", "base", *READ, *SHOWN_BY, "report")
     read = {stage: of.all(stage) for stage in stages}
-    yield Job("provenance", "", {}, read, (paths.PROVENANCE.format(study=of.study.name),))
+    # Weights may have been removed to make space; the trainings took their checksums.
+    read["base"] = tuple(replace(one, weights=()) for one in read["base"])
+    made = (path.format(study=of.study.name) for path in (paths.PROVENANCE, paths.CHECKSUMS))
+    yield Job("provenance", "", {}, read, tuple(made))
 
 
 def _write_provenance(of: Jobs, jobs: list[Job], how: Resources) -> None:

@@ -161,6 +161,6 @@ def _is_current(path: Path, about: dict[str, Any]) -> bool:
 
 
 STAGES = {
-    "generate": Stage(("base", "weights"), _responses, _generate),
+    "generate": Stage(("base", "weights"), _responses, _generate, is_costly=True),
     "score": Stage(("base", "generate"), _scores, _score, recorded_first),
 }

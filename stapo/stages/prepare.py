@@ -178,5 +178,5 @@ def recorded_base(job: Job, root: Path) -> str | None:
 STAGES = {
     "prompts": Stage((), _prompts, _write_prompts),
     "overlap": Stage(("prompts",), _overlap, _write_overlap),
-    "base": Stage((), _base, _write_base, recorded_base),
+    "base": Stage((), _base, _write_base, recorded_base, is_costly=True),
 }

@@ -111,9 +111,11 @@ def _is_finished(study: Study, job: Job, how: Resources) -> bool:
     if LAUNCHED in os.environ:
         return False
     weights = ["model", *(f"step{step}" for step in study.kept_steps())]
-    if finished(trained(job), job.fingerprint, weights, *_made_from(study, job)):
-        print(f"all {study.training.steps} steps were done before: nothing to train")
-        return True
+    # The published results are all that there is in a folder that was copied without `work`.
+    for place in (trained(job), _published(job)):
+        if finished(place, job.fingerprint, weights, *_made_from(study, job)):
+            print(f"all {study.training.steps} steps were done before: nothing to train")
+            return True
     from stapo.stages.prepare import check_overlap
 
     check_overlap(study)
@@ -158,10 +160,15 @@ def _given(study: Study, job: Job, size: str, method: str) -> dict[str, Any]:
     }
 
 
+def _published(job: Job) -> Path:
+    """Return where the results of a training are published."""
+    return Path(job.outputs[0]).parent
+
+
 def _publish(job: Job) -> None:
     if int(os.environ.get("RANK", "0")) == 0:
         files = (paths.METRICS_FILE, paths.TOKENS_FILE, paths.RECORD_FILE)
-        publish(trained(job), Path(job.outputs[0]).parent, files)
+        publish(trained(job), _published(job), files, job.fingerprint)
 
 
 def recorded(job: Job, root: Path) -> str | None:
@@ -201,8 +208,8 @@ def of_checkpoint(of: Jobs, checkpoint: Checkpoint) -> Job:
 def _publish_weights(of: Jobs, jobs: list[Job], how: Resources) -> None:
     """Publish the weights of trainings."""
     for job in jobs:
-        places = [Path(place) for place in job.weights]
-        publish(trained(next(job.sources)), places[0].parent, [place.name for place in places])
+        training, names = next(job.sources), [Path(place).name for place in job.weights]
+        publish(trained(training), _published(training), names, training.fingerprint)
 
 
 def _interventions(of: Jobs) -> Iterator[Job]:
@@ -298,20 +305,18 @@ def finished(
     )
 
 
-def publish(trained: Path, out: Path, names: Sequence[str]) -> None:
+def publish(trained: Path, out: Path, names: Sequence[str], fingerprint: str) -> None:
     """Publish named files and directories of a training in the results.
 
-    Snakemake removes the outputs of a job before it starts the job again, and a training may take days: so
-    that a failed or stopped one loses no weights, hard links are made once all of them are complete.
+    So that a failed or stopped job loses no weights, hard links are made once all of them are complete.
+    Nothing is done if the work directory has lost some, and the results have all of them.
 
     Raises:
         StudyError: one line for each file that is missing or differs from what the training wrote.
     """
-    outputs = _record(trained).get("outputs", {})
-    stated = {p: sha for p, sha in outputs.items() if p.partition("/")[0] in names}
-    there = {paths.RECORD_FILE, *(path.partition("/")[0] for path in stated)}
-    wrong = [*changed_files(trained, stated), *(name for name in names if name not in there)]
-    if wrong:
+    if wrong := _wrong(trained, names):
+        if _record(out).get("fingerprint") == fingerprint and not _wrong(out, names):
+            return
         remedy = (
             f"snakemake --forcerun {out / paths.RECORD_FILE} trains again, from the last checkpoint"
         )
@@ -325,6 +330,14 @@ def publish(trained: Path, out: Path, names: Sequence[str]) -> None:
             write(out / name, source.read_bytes())
 
 
+def _wrong(directory: Path, names: Sequence[str]) -> list[str]:
+    """Return what is missing, truncated or corrupt of named results of a training in a directory."""
+    outputs = _record(directory).get("outputs", {})
+    stated = {p: sha for p, sha in outputs.items() if p.partition("/")[0] in names}
+    there = {paths.RECORD_FILE, *(path.partition("/")[0] for path in stated)}
+    return [*changed_files(directory, stated), *(name for name in names if name not in there)]
+
+
 def _record(trained: Path) -> dict[str, Any]:
     with suppress(OSError, DamagedFileError):
         return read_json(trained / paths.RECORD_FILE)
@@ -335,6 +348,10 @@ STAGES = {
     "train": Stage(("prompts", "base"), _trainings, _run, recorded),
     "weights": Stage(("train",), _weights, _publish_weights),
     "intervene": Stage(
-        ("prompts", "base", "weights"), _interventions, _intervene, recorded_intervention
+        ("prompts", "base", "weights"),
+        _interventions,
+        _intervene,
+        recorded_intervention,
+        is_costly=True,
     ),
 }

@@ -1,10 +1,12 @@
 """An edit reruns what it concerns and nothing else."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 from world import STATES, World, counted
 
+from stapo.provenance import SUMS
 from stapo.study import merge
 
 OWN_ARGS = {"tau_p": 0.003, "quantile": 0.5}
@@ -78,7 +80,9 @@ def test_a_study_that_differs_in_one_method_shares_the_rest(whole):
     study = merge(WHOLE, {"name": "other", "methods": {"mine": tau_p}})
     other = World(whole.path, study, stub=True)
     weights = "results/{study}/runs/tiny/{method}/seed0/model"
-    targets = [weights.format(study="other", method=method) for method in ("justrl", "mine")]
+    targets = [
+        f"{weights}/{SUMS}".format(study="other", method=method) for method in ("justrl", "mine")
+    ]
     assert counted(other.run(*targets, "-p"))["train"] == 2
     for method, same in (("justrl", True), ("mine", False)):
         old, new = (
@@ -86,6 +90,75 @@ def test_a_study_that_differs_in_one_method_shares_the_rest(whole):
             for study in ("whole", "other")
         )
         assert (old.stat().st_ino == new.stat().st_ino) == same
+
+
+@pytest.fixture
+def copied(whole: World, tmp_path: Path) -> World:
+    """The results of the finished study alone, copied in any order."""
+    world = directory(tmp_path / "copied")
+    shutil.copytree(whole.path / "results/whole", world.path / "results/whole")
+    world.other_times(0)
+    return world
+
+
+def test_results_are_not_made_again_because_of_times(whole, copied):
+    """Without `work` and `.snakemake`, which stay behind, and in the place where they were made."""
+    before = read_all(copied.path / "results")
+    assert "Nothing to be done" in copied.run("-n")
+    assert read_all(copied.path / "results") == before
+    whole.other_times(1)
+    assert "Nothing to be done" in World(whole.path, WHOLE, stub=True).run("-n")
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [({"training": {"learning_rate": 1e-4}}, BOTH_METHODS),
+     ({"methods": {"mine": {"title": "Mine"}}}, {**TABLES, **SHOWN})],
+    ids=["training", "title"],
+)  # fmt: skip
+def test_copied_results_of_other_settings_are_made_again(copied, change, expected):
+    copied.change(change)
+    assert copied.jobs() == expected
+
+
+def test_copied_prompts_of_other_settings_are_not_trained_on(copied):
+    """Nothing is read to make them, so that no time says that they are to be made again."""
+    copied.change({"data": {"prompts": 512}})
+    copied.write()
+    code, said = copied.snakemake()
+    assert code == 1
+    assert "data/prompts.jsonl: made with other settings; make it again: snakemake --force" in said
+    said = copied.run("--forcerun", "results/whole/data/prompts.jsonl")
+    assert "is finished" in said
+
+
+def test_what_is_lost_of_a_copied_folder_is_made_again_and_nothing_else(copied):
+    """The base model's weights give the same trainings, and a training is not started for lost responses."""
+    results = copied.path / "results/whole"
+    shutil.rmtree(results / "models/tiny/base")
+    (results / "completions/tiny/base/t1.0-p1.0/chain-2.jsonl").unlink()
+    metrics = results / "runs/tiny/justrl/seed0/metrics.jsonl"
+    before = metrics.stat().st_ino
+    copied.run()
+    assert not (copied.path / "work/train").exists()
+    assert metrics.stat().st_ino == before
+
+
+def test_results_stay_until_their_successors_are_complete(copied):
+    before = read_all(copied.path / "results")
+    copied.change({"training": {"learning_rate": 1e-4}})
+    copied.write()
+    (copied.path / "FAIL").write_text("train")
+    code, said = copied.snakemake()
+    assert code == 1
+    after = read_all(copied.path / "results")
+    assert {path: after.get(path) for path in before} == before, said
+
+
+def read_all(path: Path) -> dict[str, bytes]:
+    """Return the content of the files below a directory."""
+    files = [one for one in sorted(path.rglob("*")) if one.is_file()]
+    return {str(one.relative_to(path)): one.read_bytes() for one in files}
 
 
 def test_a_job_on_a_cluster_has_the_study_that_it_was_made_for(edited):

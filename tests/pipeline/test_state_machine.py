@@ -39,7 +39,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "interventions": {"interventions": {"checkpoints": ["tiny/base", "tiny/stapo/seed0"]}},
 }
 FAILING = ("train", "intervene", "generate", "score", "tables", "evidence", "provenance")
-EVENTS = ("change", "change", "revert", "run", "ctrl-c", "kill", "orphan", "fail")
+EVENTS = ("change", "change", "revert", "run", "ctrl-c", "kill", "orphan", "fail", "times")
 """Each sequence leaves out two."""
 
 
@@ -87,6 +87,8 @@ def happen(world: Changing, kind: str, rng: random.Random) -> str:
         world.changed.clear()
     elif kind == "run":
         world.run()
+    elif kind == "times":
+        world.other_times(rng.randrange(10))
     elif kind == "fail":
         stage = rng.choice(FAILING)
         (world.path / "FAIL").write_text(stage)

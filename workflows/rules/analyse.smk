@@ -89,8 +89,7 @@ rule provenance:
             {*JOBS.one("provenance", "").inputs} - {*JOBS.one("evidence", "").inputs}
         ),
     output:
-        at(paths.PROVENANCE),
-        at(paths.CHECKSUMS),
+        kept([at(paths.PROVENANCE), at(paths.CHECKSUMS)]),
     log:
         log_of(paths.PROVENANCE),
     params:

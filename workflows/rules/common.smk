@@ -6,6 +6,19 @@ def at(path):
     return path.replace("{study}", STUDY.name)
 
 
+def weights_at(path):
+    """The file of a directory of weights that rules name: its checksums.
+
+    Of a directory, Snakemake would compare the time, and remove it with its weights before the job that makes it.
+    """
+    return f"{at(path)}/{SUMS}"
+
+
+def kept(outputs):
+    """Outputs that stay until their successors are complete: each job writes its files atomically."""
+    return [update(path) for path in outputs]
+
+
 def one_of(names):
     """The regular expression of some names."""
     return "|".join(re.escape(str(name)) for name in names)
@@ -28,10 +41,10 @@ def reported(outputs, ending, caption, category, label):
     """
     # Snakemake's parser takes the word at the beginning of a line for its directive.
     shown = partial(report, caption=f"../report/{caption}.rst", category=category)
-    return [
+    return kept(
         shown(path, labels={label: Path(path).stem}) if path.endswith(ending) else path
         for path in outputs
-    ]
+    )
 
 
 def run(stage, name=""):

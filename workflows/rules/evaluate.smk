@@ -9,10 +9,14 @@ CURVE_ALONE = [one for one in STUDY.checkpoints() if not STUDY.is_full(one)]
 
 rule generate:
     input:
-        lambda w: paths.checkpoint_path(STUDY.name, checkpoint_of(w)),
+        lambda w: weights_at(paths.checkpoint_path(STUDY.name, checkpoint_of(w))),
     output:
-        expand(
-            at(paths.COMPLETIONS), benchmark=STUDY.run.benchmarks, allow_missing=True
+        kept(
+            expand(
+                at(paths.COMPLETIONS),
+                benchmark=STUDY.run.benchmarks,
+                allow_missing=True,
+            )
         ),
     log:
         log_of(paths.RESPONSES),
@@ -35,14 +39,13 @@ rule score:
         expand(
             at(paths.COMPLETIONS), benchmark=STUDY.run.benchmarks, allow_missing=True
         ),
-        [at(paths.VERIFIER)] if STUDY.evaluation.verifier else [],
+        [weights_at(paths.VERIFIER)] if STUDY.evaluation.verifier else [],
     output:
-        [
-            update(path)
-            for path in expand(
+        kept(
+            expand(
                 at(paths.SCORES), benchmark=STUDY.run.benchmarks, allow_missing=True
             )
-        ],
+        ),
     log:
         log_of(os.path.dirname(paths.SCORES)),
     wildcard_constraints:
@@ -60,10 +63,12 @@ if CURVE_ALONE:
 
     use rule generate as generate_curve with:
         output:
-            expand(
-                at(paths.COMPLETIONS),
-                benchmark=CURVE.benchmarks,
-                allow_missing=True,
+            kept(
+                expand(
+                    at(paths.COMPLETIONS),
+                    benchmark=CURVE.benchmarks,
+                    allow_missing=True,
+                )
             ),
         wildcard_constraints:
             checkpoint=one_of(CURVE_ALONE),
@@ -76,14 +81,13 @@ if CURVE_ALONE:
                 benchmark=CURVE.benchmarks,
                 allow_missing=True,
             ),
-            [at(paths.VERIFIER)] if STUDY.evaluation.verifier else [],
+            [weights_at(paths.VERIFIER)] if STUDY.evaluation.verifier else [],
         output:
-            [
-                update(path)
-                for path in expand(
+            kept(
+                expand(
                     at(paths.SCORES), benchmark=CURVE.benchmarks, allow_missing=True
                 )
-            ],
+            ),
         wildcard_constraints:
             checkpoint=one_of(CURVE_ALONE),
             decoding=one_of([CURVE.decoding]),

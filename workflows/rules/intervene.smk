@@ -4,13 +4,15 @@ if STUDY.intervened():
 
     rule intervene:
         input:
-            lambda w: paths.checkpoint_path(STUDY.name, checkpoint_of(w)),
+            lambda w: weights_at(paths.checkpoint_path(STUDY.name, checkpoint_of(w))),
             at(paths.PROMPTS),
         output:
-            expand(
-                at(paths.INTERVENTION),
-                suffix=paths.INTERVENTION_SUFFIXES,
-                allow_missing=True,
+            kept(
+                expand(
+                    at(paths.INTERVENTION),
+                    suffix=paths.INTERVENTION_SUFFIXES,
+                    allow_missing=True,
+                )
             ),
         log:
             log_of(paths.INTERVENTION).replace(".{suffix}", ""),

@@ -3,7 +3,7 @@
 
 rule prompts:
     output:
-        JOBS.one("prompts", "").outputs,
+        kept(JOBS.one("prompts", "").outputs),
     log:
         log_of(paths.PROMPTS),
     params:
@@ -19,7 +19,7 @@ rule overlap:
     input:
         at(paths.PROMPTS),
     output:
-        at(paths.OVERLAP),
+        kept([at(paths.OVERLAP)]),
     log:
         log_of(paths.OVERLAP),
     params:
@@ -30,8 +30,7 @@ rule overlap:
 
 rule base_model:
     output:
-        model=directory(at(paths.BASE_MODEL)),
-        record=at(paths.BASE_RECORD),
+        kept([weights_at(paths.BASE_MODEL), at(paths.BASE_RECORD)]),
     log:
         log_of(paths.BASE_MODEL),
     params:
@@ -44,8 +43,7 @@ if STUDY.evaluation.verifier:
 
     rule verifier_model:
         output:
-            model=directory(at(paths.VERIFIER)),
-            record=at(paths.VERIFIER_RECORD),
+            kept([weights_at(paths.VERIFIER), at(paths.VERIFIER_RECORD)]),
         log:
             log_of(paths.VERIFIER),
         localrule: True

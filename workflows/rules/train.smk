@@ -5,12 +5,10 @@
 
 rule train:
     input:
-        at(paths.BASE_MODEL),
+        weights_at(paths.BASE_MODEL),
         at(paths.PROMPTS),
     output:
-        at(paths.METRICS),
-        at(paths.TOKENS),
-        at(paths.RUN_PROVENANCE),
+        kept(at(path) for path in (paths.METRICS, paths.TOKENS, paths.RUN_PROVENANCE)),
     log:
         log_of(paths.MODEL),
     threads: cores_of("train")
@@ -33,11 +31,16 @@ rule weights:
         at(paths.RUN_PROVENANCE),
         at(paths.METRICS),
     output:
-        directory(at(paths.MODEL)),
-        [
-            directory(at(paths.STEP_MODEL).replace("{step}", str(step)))
-            for step in STUDY.kept_steps()
-        ],
+        kept(
+            weights_at(path)
+            for path in (
+                paths.MODEL,
+                *(
+                    paths.STEP_MODEL.replace("{step}", str(step))
+                    for step in STUDY.kept_steps()
+                ),
+            )
+        ),
     log:
         log_of(f"{paths.RUN}/weights"),
     params:

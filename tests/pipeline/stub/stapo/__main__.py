@@ -18,7 +18,7 @@ from typing import Any
 from stapo import paths, stages
 from stapo.cli import main
 from stapo.locks import work_directory
-from stapo.provenance import file_sha256
+from stapo.provenance import file_sha256, write_sums
 from stapo.stages import Job, Jobs, train
 
 STEPS = 8
@@ -47,6 +47,7 @@ def weights(place: Path, content: str) -> None:
     """Write a directory of weights."""
     shutil.rmtree(place, ignore_errors=True)
     write(place / "model.safetensors", content)
+    write_sums(place)
 
 
 def made(stage: str, of: Jobs, jobs: list[Job], how: Any) -> None:
@@ -86,7 +87,8 @@ def weights_of(study: Any) -> list[str]:
 
 def is_finished(study: Any, job: Job, how: Any) -> bool:
     read = train._made_from(study, job)
-    return train.finished(train.trained(job), job.fingerprint, weights_of(study), *read)
+    places = train.trained(job), train._published(job)
+    return any(train.finished(at, job.fingerprint, weights_of(study), *read) for at in places)
 
 
 def trained(study: Any, job: Job) -> None:

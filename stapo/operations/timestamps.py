@@ -1,0 +1,55 @@
+"""Time stamps that say what the records of jobs say, before Snakemake compares them.
+
+A folder that was copied, moved or touched has other time stamps and the same content. Snakemake keeps what it
+knows beside the results, in `.snakemake`, which is not copied with them. The record of a job is.
+"""
+
+import os
+from collections.abc import Iterable
+from contextlib import suppress
+from itertools import groupby
+from operator import attrgetter
+from pathlib import Path
+
+from stapo.stages import is_unchanged, jobs_of, made_by
+from stapo.study import Study
+
+SECOND = 10**9
+"""In nanoseconds."""
+
+
+def settle(study: Study, root: Path = Path()) -> None:
+    """Set the time stamps of results by their records.
+
+    Results that were made with the present settings from the present files become as new as these files, and
+    results of other settings older than what their jobs read. All others stay what they are.
+    """
+    for _, group in groupby(jobs_of(study), attrgetter("stage")):
+        written = {job: _times(root, job.written_files) for job in group}
+        read = {job: _times(root, job.read_files) for job in written}
+        # Some jobs of a stage are done together, and Snakemake compares the times of all of their files.
+        newest = max((max(times, default=0) for times in read.values()), default=0)
+        for job, times in written.items():
+            settings = made_by(job, root) if len(times) == len(job.written_files) else None
+            if settings is None:
+                continue
+            if settings != job.param:
+                _set(root, job.written_files, min(read[job], default=min(times)) - SECOND)
+            elif min(times) < newest and is_unchanged(job, root):
+                _set(root, job.written_files, newest)
+
+
+def _times(root: Path, files: Iterable[str]) -> list[int]:
+    """Return when each of some files was modified, of those that there are."""
+    times = []
+    for file in files:
+        with suppress(OSError):
+            times.append((root / file).stat().st_mtime_ns)
+    return times
+
+
+def _set(root: Path, files: Iterable[str], time: int) -> None:
+    """Set when some files were modified, where that is permitted."""
+    for file in files:
+        with suppress(OSError):
+            os.utime(root / file, ns=(time, time))
