@@ -105,6 +105,15 @@ def command_faults(study: Study, run: TrainingRun, attempt: dict[str, Any], last
         yield "trains with other settings"
     elif last and recorded.name == study.name:
         yield from _dropped(study, recorded)
+        yield from _swapped(study, recorded, run.method)
+
+
+def _swapped(study: Study, recorded: Study, name: str) -> Errors:
+    """Yield that a method is shown under the title that another one had when the training started."""
+    title = study.method(name).title
+    for other in recorded.run.methods:
+        if other != name and recorded.method(other).title == title != recorded.method(name).title:
+            yield f"is of {name}, which is shown as {title}: then the title of {other}"
 
 
 @cache

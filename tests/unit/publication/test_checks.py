@@ -10,6 +10,7 @@ from stapo.study import merge, parse_study
 
 OURS = ["run", "train", "tiny/stapo/seed0"]
 MORE = {"benchmarks": ["chain-2", "chain-3", "chain-4"]}
+SWAPPED = {"stapo": {"title": "GRPO"}, "grpo": {"title": "STAPO"}}
 
 
 @pytest.mark.parametrize(
@@ -24,9 +25,12 @@ MORE = {"benchmarks": ["chain-2", "chain-3", "chain-4"]}
         ({"run": MORE, "name": "other"}, OURS, True, None),
         ({"run": {"methods": ["grpo"]}}, OURS, True, "is of a study without this training"),
         ({"training": {"learning_rate": 0.5}}, OURS, True, "trains with other settings"),
+        ({"methods": SWAPPED}, OURS, True,
+         "is of stapo, which is shown as STAPO: then the title of grpo"),
+        ({"methods": {"stapo": {"title": "A new name"}}}, OURS, True, None),
         (None, OURS, True, None),
     ],
-)
+)  # fmt: skip
 def test_a_command_contradicts_the_study_or_not(raw_study, changes, command, last, fault):
     raw_study["run"]["benchmarks"] = ["chain-2", "chain-3"]
     study = parse_study(raw_study)
