@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from math import isfinite
+from math import inf, isfinite
 from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any, NoReturn
@@ -169,14 +169,10 @@ def selection_arguments(reference: str, given: Arguments) -> Arguments:
     """Return the given settings of a token selection, and the defaults of others by its source.
 
     Raises:
-        StudyError: no such function or setting, or a default that is neither a number nor a text.
+        StudyError: no such function or setting, or a default that is neither a finite number nor a text.
     """
-    path, function = found_path(reference), function_name(reference)
-    name, content = shown_path(path), read_file(path)
-    try:
-        tree = ast.parse(content)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise StudyError([f"{name}: not Python ({error})"]) from error
+    function, name = function_name(reference), shown_path(found_path(reference))
+    tree = _parsed(found_path(reference))
     found = [one for one in tree.body if isinstance(one, ast.FunctionDef) and one.name == function]
     if not found:
         raise StudyError([f"{name}: no function {function} at its top level"])
@@ -186,7 +182,7 @@ def selection_arguments(reference: str, given: Arguments) -> Arguments:
     written = [*taken.defaults, *taken.kw_defaults]
     literals = dict(zip(names[::-1], map(_literal, written[::-1]), strict=False))
     defaults = {key: literals.get(key) for key in names[TABLES:] if key != SEED}
-    about = "needs a default that is a number or a text"
+    about = "needs a default that is a finite number or a text"
     errors = [
         f"{name}: argument {key} of {function} {about}"
         for key, value in defaults.items()
@@ -200,13 +196,52 @@ def selection_arguments(reference: str, given: Arguments) -> Arguments:
     return {**{key: value for key, value in defaults.items() if value is not None}, **given}
 
 
+def require_name(reference: str) -> None:
+    """Check that the file of a reference is Python, and defines or imports what it names at its top level.
+
+    Raises:
+        StudyError: it does not.
+    """
+    path, name = found_path(reference), function_name(reference)
+    names: set[str] = set()
+    nodes = list[ast.AST]([_parsed(path)])
+    for node in nodes:  # It grows.
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names.add(node.name)
+            continue
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            names |= {(one.asname or one.name).partition(".")[0] for one in node.names}
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+        nodes += ast.iter_child_nodes(node)
+    # What `import *` brings is not known before it is executed.
+    if names.isdisjoint({name, "*"}):
+        raise StudyError([f"{shown_path(path)}: no function {name} at its top level"])
+
+
+def _parsed(path: Path) -> ast.Module:
+    """Return the syntax tree of a file with code.
+
+    Raises:
+        StudyError: it cannot be read, or is not Python.
+    """
+    try:
+        return ast.parse(read_file(path))
+    except SyntaxError as error:
+        about = f"line {error.lineno}: not Python: {error.msg}"
+        raise StudyError([f"{shown_path(path)}, {about}"]) from error
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise StudyError([f"{shown_path(path)}: not Python ({error})"]) from error
+
+
 def _literal(default: ast.expr | None) -> float | str | None:
     """Return the value of a default that is a number or a text, None for any other."""
     try:
         value = ast.literal_eval(default) if default is not None else None
     except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
         return None
-    return value if isinstance(value, int | float | str) and not isinstance(value, bool) else None
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < inf
+    return value if is_number or isinstance(value, str) else None
 
 
 def load(reference: str, sha256: str) -> Callable[..., Any]:

@@ -180,6 +180,8 @@ def field_problems(error: ValidationError, raw: Any) -> Iterator[Problem]:
             about = "unknown key; remove it or correct its spelling"
         else:
             words = IN_WORDS.get(str(one.get("ctx", {}).get("pattern")))
+            if one["type"] == "too_long":
+                one["msg"] = f"more than {one['ctx']['max_length']}; write several studies"
             message = f"expected {words}" if words else KINDS.get(one["type"], one["msg"])
             about = f"{message.removeprefix('Value error, ')} (found {shown(one['input'])})"
         found.setdefault(place, {})[about] = None

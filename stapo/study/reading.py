@@ -37,6 +37,7 @@ from stapo.study.files import (
     model_checksum,
     model_faults,
     read_rows,
+    require_name,
     rows_checksum,
     selection_arguments,
     sha256_of,
@@ -330,7 +331,12 @@ def _selection(section: Mapping[str, Any]) -> dict[str, Any]:
 
 def _code(key: str) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
     """Return what gives the checksum of the file of a function."""
-    return lambda section: {f"{key}_sha256": sha256_of(found_path(section[key]))}
+
+    def read(section: Mapping[str, Any]) -> dict[str, Any]:
+        require_name(section[key])
+        return {f"{key}_sha256": sha256_of(found_path(section[key]))}
+
+    return read
 
 
 NAMED: dict[Place, tuple[tuple[str, ...], Callable[[Mapping[str, Any]], dict[str, Any]]]] = {

@@ -28,6 +28,8 @@ from stapo.study.sources import Data, HubData, Model
 from stapo.tasks import asking, benchmark_definitions, own_definition, problems_of
 
 BASE_TITLE = "Base"
+MOST = 200
+"""Methods, models, benchmarks or decodings of a study, and of the catalogue."""
 """Title of the base model in tables."""
 NAME = re.compile(r"([^/]+)/(?:base|([^/]+)/seed([0-9]+)(?:/step([0-9]+))?)")
 """Of a checkpoint."""
@@ -92,7 +94,7 @@ class Study(Strict):
     """A whole study."""
 
     name: Name = Field(description="Name of the study and of its folder in results/")
-    models: dict[Name, Model] = Field(description="Base models, by size")
+    models: dict[Name, Model] = Field(max_length=MOST, description="Base models, by size")
     data: Data = Field(description="Training prompts")
     end_tokens: EndTokens = Field(["<|im_end|>"])
     training: TrainingSettings = Field(description="Settings of all trainings")
@@ -103,11 +105,15 @@ class Study(Strict):
         AllMethods(), description="Deviations from methods that all of them share"
     )
     methods: dict[Name, MethodSettings] = Field(
-        default_factory=dict, description="Deviations from methods, and variants of them"
+        default_factory=dict,
+        max_length=MOST,
+        description="Deviations from methods, and variants of them",
     )
-    decodings: dict[Name, Decoding] = Field(description="How responses are sampled, by name")
+    decodings: dict[Name, Decoding] = Field(
+        max_length=MOST, description="How responses are sampled, by name"
+    )
     benchmarks: dict[Name, BenchmarkSettings] = Field(
-        description="Benchmarks of `benchmarks/`, or of a file of the study's own"
+        max_length=MOST, description="Benchmarks of `benchmarks/`, or of a file of the study's own"
     )
     evaluation: Evaluation = Field(description="How checkpoints are evaluated")
     run: Run = Field(description="What is run, of all that the study defines")

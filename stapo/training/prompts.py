@@ -26,7 +26,7 @@ DAPO_PREFIX = (
 )
 DAPO_SUFFIX = '\n\nRemember to put your answer on its own line after "Answer:".'
 """Wrapper of every prompt of DAPO-Math-17k, which our own instruction replaces."""
-WANTED = "expected question and answer, or prompt[0].content and reward_model.ground_truth"
+WANTED = "expected question and answer, or prompt with a user turn and reward_model.ground_truth"
 RUN_OF_WORDS = 13
 """Length in words of a common run that counts as contamination, as usual."""
 
@@ -143,7 +143,7 @@ def _hub_rows(data: HubData) -> Iterator[dict[str, str]]:
             if named := {"question", "answer"} <= row.keys():
                 question, answer = row["question"], row["answer"]
             else:
-                question, answer = row["prompt"][0]["content"], row["reward_model"]["ground_truth"]
+                question, answer = _question(row["prompt"]), row["reward_model"]["ground_truth"]
             if data.wrapper == "strip" and not named:
                 if not (question.startswith(DAPO_PREFIX) and question.endswith(DAPO_SUFFIX)):
                     raise ValueError("no wrapper of DAPO-Math-17k; set data.wrapper: keep")
@@ -155,6 +155,14 @@ def _hub_rows(data: HubData) -> Iterator[dict[str, str]]:
             about = f"{WANTED}: {error}"
             raise StudyError([f"data: row {index} of {data.hub}: {about}"]) from error
         yield {"question": question, "answer": answer}
+
+
+def _question(chat: Sequence[Mapping[str, Any]]) -> str:
+    """Return the question of a chat: its only user turn; the study's instruction replaces a system turn."""
+    asked = [turn["content"] for turn in chat if turn.get("role", "user") == "user"]
+    if len(asked) != 1 or not isinstance(asked[0], str):
+        raise ValueError(f"prompt has {len(asked)} user turns; one with text is expected")
+    return asked[0]
 
 
 def _answer_text(value: Any) -> str:

@@ -108,6 +108,8 @@ TABLE = [
       for value in ("!!bool maybe", "!!int abc", "2026-13-45", "!!float x")),
     *((f"{key}: 3", ["s.yaml:3: a key that is no text; put it in quotes"]) for key in
       ("null", "? [a]\n", "1")),
+    ("methods:" + "".join(f"\n  m{i}: {{base: stapo}}" for i in range(201)), [
+        "methods: more than 200; write several studies (found"]),
     ("run: {seeds: [true, false]}", ["run.seeds: no setting is true or false"]),
 ]  # fmt: skip
 """Text after `HEAD`, and the beginnings of the lines that answer it."""

@@ -1,6 +1,7 @@
 """Studies: what they extend, their methods, checkpoints and cells, and what determines their trainings."""
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 from random import Random
 from shutil import copy
@@ -23,6 +24,7 @@ from stapo.study import (
     read_study,
     study_schema,
 )
+from stapo.study.files import require_name
 from stapo.study.loader import load_yaml
 from stapo.study.reading import published_content, read_resolved, resolved_path, write_resolved
 from stapo.study.study import families
@@ -316,3 +318,22 @@ def test_no_fingerprint_depends_on_the_order_of_keys(tmp_path):
             found[-1] += [study.method(name).source for name in study.run.methods]
             found[-2] += [again.method(name).source for name in study.run.methods]
         assert all(one == found[0] for one in found)
+
+
+@pytest.mark.parametrize(
+    ("code", "fault"),
+    [
+        ("def f(): pass", None),
+        ("if True:\n    f = print", None),
+        ("from os import path as f", None),
+        ("from os.path import *", None),
+        ("class K:\n    def f(self): pass", "code.py: no function f at its top level"),
+        ("f(1)", "code.py: no function f at its top level"),
+        ("def f(:", "code.py, line 1: not Python: invalid syntax"),
+    ],
+)
+def test_a_function_is_looked_for_before_anything_runs(tmp_path, monkeypatch, code, fault):
+    monkeypatch.chdir(tmp_path)
+    Path("code.py").write_text(code)
+    with nullcontext() if fault is None else pytest.raises(StudyError, match=fault):
+        require_name("code.py:f")

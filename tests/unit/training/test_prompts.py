@@ -87,6 +87,20 @@ def test_prompts_of_the_hub_are_stripped_counted_and_summed(hub):
     assert hub(ROWS[1::-1])[2]["sha256"] != SHA256  # The order of the training follows theirs.
 
 
+def test_the_question_of_a_chat_is_its_user_turn(hub):
+    """Whatever its system turn says, which all of them may share."""
+
+    def chat(*turns: tuple[str, str]) -> dict[str, Any]:
+        prompt = [{"role": role, "content": text} for role, text in turns]
+        return {"prompt": prompt, "reward_model": {"ground_truth": "2"}}
+
+    system, questions = ("system", "Be brief."), ("1+1?", "5-3?", "4/2?")
+    prompts, _, _ = hub([chat(system, ("user", one)) for one in questions], wrapper="keep")
+    assert [prompt["question"] for prompt in prompts] == [*questions]
+    with pytest.raises(StudyError, match="row 0 of a/b: .*2 user turns"):
+        hub([chat(("user", "Hi."), ("assistant", "Hi."), ("user", "1+1?"))], wrapper="keep")
+
+
 def test_another_number_or_checksum_is_refused_and_both_are_printed(hub, tmp_path):
     with pytest.raises(StudyError) as caught:
         hub(ROWS, unique_prompts=2, sha256="0" * 64)
