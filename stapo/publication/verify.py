@@ -212,6 +212,9 @@ def _notes(results: Results) -> Errors:
     own += [named(str(one)) for one in read if not is_built_in(one)]
     for name in dict.fromkeys(own):
         yield f"{name} is not part of the folder; what it computed is taken as stated"
+    for name in study.run.benchmarks:
+        if study.task(name)["metadata"]["sha256"] is None:
+            yield f"questions and golds of {name} are taken as stated: its task file has no checksum"
     if study.intervened():
         yield "the updates of interventions were not done again from their weights"
     if study.evaluation.verifier:

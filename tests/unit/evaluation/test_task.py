@@ -30,6 +30,7 @@ from stapo.tasks import INSTRUCTION, TASK_PREFIX, benchmark_definitions
 FILES = sorted(BENCHMARKS.rglob("[!_]*.yaml"))
 TINY = [n for n, d in benchmark_definitions().items() if "builder" in d["metadata"]]
 REAL = {"gsm8k", "aime24", "aime25", "amc23", "math500", "minerva", "olympiadbench"}
+REAL |= {"aime26", "hmmt-feb-2025", "hmmt-feb-2026"}
 
 
 @pytest.fixture(scope="module")
@@ -98,6 +99,25 @@ def test_every_layout_gives_the_same_rows(tmp_path, monkeypatch, layout):
     write_jsonl(tmp_path / "SomeSet.jsonl", rows)
     monkeypatch.setenv(DATA_DIR, str(tmp_path))
     assert benchmark_rows(SOURCE) == ROWS
+
+
+def test_rows_without_a_known_checksum_are_taken_and_summed(tmp_path, monkeypatch, capsys):
+    """As MathArena has them, with whole numbers or LaTeX as answers."""
+    rows = [
+        {"problem_idx": i, "problem": f"{i}?", "answer": i if i % 2 else r"\frac{-1+\sqrt{17}}{2}"}
+        for i in range(33)
+    ]
+    write_jsonl(tmp_path / "hmmt_feb_2026.jsonl", rows)
+    monkeypatch.setenv(DATA_DIR, str(tmp_path))
+    metadata = benchmark_definitions()["hmmt-feb-2026"]["metadata"]
+    found = benchmark_rows(metadata)
+    assert found[:2] == [
+        {"question": "0?", "answer": rows[0]["answer"]},
+        {"question": "1?", "answer": "1"},
+    ]
+    assert f"SHA-256 {rows_checksum(found)}: not known to its task file" in capsys.readouterr().out
+    with pytest.raises(ValueError, match="expected 30 rows, found 33"):
+        benchmark_rows({**metadata, "rows": 30})
 
 
 def test_a_folder_of_a_benchmark_is_found_as_in_justrls_repository(tmp_path, monkeypatch):

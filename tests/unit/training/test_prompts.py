@@ -97,7 +97,7 @@ def test_the_question_of_a_chat_is_its_user_turn(hub):
     system, questions = ("system", "Be brief."), ("1+1?", "5-3?", "4/2?")
     prompts, _, _ = hub([chat(system, ("user", one)) for one in questions], wrapper="keep")
     assert [prompt["question"] for prompt in prompts] == [*questions]
-    with pytest.raises(StudyError, match="row 0 of a/b: .*2 user turns"):
+    with pytest.raises(StudyError, match=r"row 0 of a/b: .*2 user turns"):
         hub([chat(("user", "Hi."), ("assistant", "Hi."), ("user", "1+1?"))], wrapper="keep")
 
 
