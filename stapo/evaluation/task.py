@@ -178,8 +178,8 @@ def rows_of(task: Task, problems: Sequence[AnsweredProblem]) -> list[Row]:
 def are_rows_of(task: Task, problems: Sequence[AnsweredProblem]) -> bool:
     """Return whether questions and golds have the checksum of the benchmark's rows.
 
-    These are loaded only for the first rows of a benchmark, which have no checksum. Where the task file has none
-    either, any rows are those.
+    These are loaded only for the first rows of a benchmark, which have no checksum. Where the task file has
+    none either, any rows are those.
 
     Raises:
         ValueError: they cannot be loaded.
