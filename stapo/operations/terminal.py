@@ -42,7 +42,11 @@ NO_STUDY = (
 )
 JOB = re.compile(r" -m stapo run (\w+) (\S*) --study ")
 NO_JOB = re.compile("(total|all)$|method_")
-REPEATED = re.compile("CalledProcessError|^Exiting because|At least one job did not complete")
+REPEATED = re.compile(
+    "CalledProcessError|^Exiting because|At least one job did not complete"
+    "|^Cannot restore |^Restored previous "
+)
+"""What says again that a job failed; whether there were earlier results, which stay, is no news."""
 
 
 class Terminal(logging.Handler):
