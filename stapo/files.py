@@ -11,6 +11,7 @@ import shutil
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from io import BufferedReader
 from pathlib import Path
 from typing import IO, Any
 
@@ -109,7 +110,7 @@ def json_text(value: Any) -> str:
     return json.dumps(value, indent=1, sort_keys=True, allow_nan=False) + "\n"
 
 
-def open_file(path: Path) -> IO[bytes]:
+def open_file(path: Path) -> BufferedReader:
     """Open a regular file for reading.
 
     Raises:

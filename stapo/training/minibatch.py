@@ -42,6 +42,9 @@ class MiniBatch:
     prompt_lengths: Tensor | None = None
     """(B,) tokens of each prompt, which count towards the size of a micro-batch; None counts as 0."""
 
+    response_lengths: Tensor | None = None
+    """(B,) tokens of each response, if the mask may not have all of them."""
+
     def take(self, rows: Tensor) -> Self:
         """Return the mini-batch of some rows, with tensors (R, T) and (R,)."""
         tables = {one.name: getattr(self, one.name) for one in fields(self)}

@@ -85,6 +85,7 @@ class StapoTrainer(ResumableTrainer):
         self._sampling_logps: Any = (
             None  # (b, longest T) of the model that samples, if it is a rounded one.
         )
+        self._lengths: Any = None  # (B,), tokens of the responses.
         self._seconds: dict[str, float] = {}
         self._record: StepRecord | None = None
         self._tokens: dict[str, Any] | None = None
@@ -200,6 +201,7 @@ class StapoTrainer(ResumableTrainer):
             self._tokenizer.pad_token_id,
         )
         output["rewards"] = self._rollout_rewards
+        output["response_lengths"] = self._lengths
         self._seconds[ROLLOUT] = perf_counter() - start
         return output | self.of_method(self._rollout_rewards)
 
@@ -221,6 +223,11 @@ class StapoTrainer(ResumableTrainer):
         start = perf_counter()
         generated = super()._generate(prompts)
         self._seconds["generate"] = perf_counter() - start
+        # With `mask_truncated_completions`, the mask of a truncated response is empty.
+        lengths = [len(ids) for ids in generated[1]]
+        self._lengths = self.accelerator.gather(
+            torch.tensor(lengths, device=self.accelerator.device)
+        )
         return generated
 
     def _calculate_rewards(self, *args: Any) -> Tensor:
@@ -407,6 +414,7 @@ def mini_batch(inputs: dict[str, Tensor]) -> MiniBatch:
         proxy_logps=inputs.get("proxy_logps"),
         group_advantages=inputs.get("group_advantages"),
         prompt_lengths=inputs["prompt_mask"].sum(dim=1),
+        response_lengths=inputs.get("response_lengths"),
     )
 
 

@@ -220,6 +220,7 @@ def _measured(
     silenced = int((candidates & ~keep).sum()) if silences else 0
     entropies = batch.old_entropies[batch.mask].double() if num_tokens else torch.zeros(1).double()
     levels = quantiles(entropies, QUANTILES).tolist()
+    lengths = batch.mask.sum(dim=1) if batch.response_lengths is None else batch.response_lengths
     mean, largest, changed = rollout_mismatch(batch, tau_p) or (None, None, None)
     return StepRecord(
         zero_advantage_fraction=(batch.advantages == 0).float().mean().item(),
@@ -231,7 +232,7 @@ def _measured(
         candidate_fraction=int(candidates.sum()) / shared,
         silenced_fraction=silenced / shared,
         kept_fraction=int(keep.sum()) / shared,
-        response_length=batch.mask.sum(dim=1).float().mean().item(),
+        response_length=lengths.float().mean().item(),
         clip_low_fraction=clipped_low / shared,
         clip_high_fraction=clipped_high / shared,
         touched_fraction=touched / shared,

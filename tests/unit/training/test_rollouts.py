@@ -23,7 +23,7 @@ from stapo.study import StudyError
 from stapo.study.schema import Decoding, EngineSettings, Evaluation
 from stapo.training import rewards, run as run_module
 from stapo.training.config import trainer_config
-from stapo.training.trainer import StapoTrainer, response_seed, seeded
+from stapo.training.trainer import StapoTrainer, mini_batch, response_seed, seeded
 
 BOX, END, EOS = r"\boxed{", "?", "<eos>"
 """The tiny tokenizer has a question mark, which no response of the tiny world has, and shows it in text."""
@@ -148,6 +148,24 @@ def test_users_of_the_trainer_keep_only_the_end_tokens_of_the_model(plain, tmp_p
     assert kept.eos_token_id == [1, 9]
     file.write_text("no JSON")
     assert set_aside(tmp_path / "model") == {}
+
+
+def test_masked_responses_keep_their_length(plain, tmp_path):
+    lengths = []
+    for masked in (False, True):
+        model, tokenizer, ends = run_module.policy(plain[0], [])
+        trainer = trainer_of(model, tmp_path / str(masked), tokenizer, ends)
+        trainer.mask_truncated_completions = masked
+        trainer.max_completion_length = 4
+        trainer.generation_config.max_new_tokens = 4
+        torch.manual_seed(0)
+        rollout = trainer._generate_and_score_completions([{"prompt": "chain:1+2?"}] * 16)
+        batch = mini_batch(rollout)
+        lengths.append(batch.response_lengths.tolist())
+        counted = batch.mask.sum(dim=1).tolist()
+    assert lengths[0] == lengths[1]
+    assert max(lengths[1]) == 4
+    assert counted != lengths[1]
 
 
 def test_rollouts_in_bfloat16_are_those_of_the_current_weights_and_their_mismatch_is_measured(
