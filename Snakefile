@@ -16,6 +16,8 @@ from functools import partial
 from math import ceil
 from pathlib import Path
 
+from snakemake.io import _IOFile
+from snakemake.persistence import FileBackupMixin
 from snakemake.utils import min_version
 
 # Snakemake looks for modules in this directory first, and it is most often the working directory.
@@ -67,6 +69,11 @@ os.environ[locks.VARIABLE] = os.path.abspath(locks.JOBS_LOCK.format(study=STUDY.
 signal.signal(NOTICE, signal.SIG_IGN)
 if workflow.is_main_process:
     timestamps.settle(STUDY)
+# Records decide what is made again. Snakemake's own checksums of small inputs would say of results which a failed job
+# left that they are up to date, and its backups would be copied over results and, through hard links, into work/.
+_IOFile.is_checksum_eligible = timestamps.never
+FileBackupMixin.backup_output = FileBackupMixin.cleanup_backup = lambda self, path: None
+FileBackupMixin.restore_output = lambda self, path: True
 STAPO = "OMP_NUM_THREADS={threads} {sys.executable:q} -P -m stapo run"
 
 

@@ -59,10 +59,12 @@ def sync(path: Path) -> None:
 def replace_directory(path: Path) -> Iterator[Path]:
     """Yield a temporary directory that replaces `path` when the block ends without an error."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    aside, old = (path.with_name(f".{path.name}.{os.getpid()}{end}") for end in ("", ".old"))
     # Only one process at a time publishes a directory, so the rest of a killed attempt can be removed.
     for left in path.parent.glob(f".{path.name}.*"):
-        if left.suffix[1:].isdigit():
+        if left.suffix == ".old" and not path.exists():
+            left.rename(path)
+        elif left.suffix == ".old" or left.suffix[1:].isdigit():
             shutil.rmtree(left, ignore_errors=True)
     aside.mkdir()
     try:
@@ -70,10 +72,11 @@ def replace_directory(path: Path) -> Iterator[Path]:
         for written in sorted(aside.rglob("*")):
             sync(written)
         if path.exists():
-            shutil.rmtree(path)
+            path.rename(old)
         aside.replace(path)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
+    shutil.rmtree(old, ignore_errors=True)
 
 
 def link_or_copy(source: str, target: str) -> None:
@@ -118,11 +121,11 @@ def open_file(path: Path) -> BufferedReader:
         OSError: it cannot be opened.
     """
     # Without waiting for a writer of a FIFO.
-    stream = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
-    if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
-        stream.close()
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
         raise DamagedFileError(f"{path}: not a regular file; remove it")
-    return stream
+    return os.fdopen(descriptor, "rb")
 
 
 def content_of(path: Path) -> bytes:

@@ -25,7 +25,7 @@ from stapo import paths
 from stapo.files import DamagedFileError, open_file, text_of
 from stapo.locks import holders
 from stapo.provenance import SUMS
-from stapo.stages import Job, Jobs, is_unchanged, jobs_of, made_by, stages
+from stapo.stages import Job, Jobs, is_outdated, is_unchanged, jobs_of, stages
 from stapo.study import Study
 from stapo.text import COLOURS, plain
 
@@ -206,8 +206,7 @@ def _published(job: Job, root: Path) -> tuple[str, str]:
     if missing:
         note = f"{Path(missing[0]).name} is missing" if len(missing) < len(written) else ""
         return "waiting", note
-    by_file = stages()[job.stage].recorded(job, root) in (None, job.fingerprint)
-    if not by_file or made_by(job, root) not in (None, job.param):
+    if is_outdated(job, root):
         return "outdated", "made with other settings"
     newest = max((modified(root / path) for path in job.inputs), default=0.0)
     is_older = job.stage in DRAWN and min(written.values()) < newest

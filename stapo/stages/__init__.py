@@ -26,6 +26,8 @@ REMEMBERED = 8
 """Studies whose jobs are kept."""
 CONFIGURATION = re.compile(r"\bConfiguration ([0-9a-f]{16})\b")
 """In tables and reports: the fingerprint with which they were made."""
+UNFINISHED = ""
+"""In the record of a job that has begun and not ended."""
 _recent: list["Jobs"] = []
 
 
@@ -226,11 +228,19 @@ def run(study: Study, stage: str, name: str, how: Resources) -> None:
         jobs = [job for job in jobs if job not in done]
         for job in done:
             print(f"{job.name}: made before, with the same settings from the same files")
+    first = os.environ.get("RANK", "0") == "0"
+    read = {job: _sums(job.read_files) for job in jobs} if first else {}
+    for job in read:
+        # Until it is done, old results are none of the present settings.
+        write_json(Path(job.record), {"made_by": UNFINISHED})
     if jobs:
         stages()[stage].run(of, jobs, how)
-    if os.environ.get("RANK", "0") == "0":
-        for job in jobs:
-            _record(job)
+    for job, sums in read.items():
+        if _sums(job.read_files) == sums:
+            wrote = _sums(job.written_files)
+            write_json(Path(job.record), {"made_by": job.param, "read": sums, "wrote": wrote})
+        else:
+            print(f"{job.name}: what it reads changed meanwhile; run the same command again")
 
 
 def _is_done(job: Job) -> bool:
@@ -239,19 +249,22 @@ def _is_done(job: Job) -> bool:
     return made_by(job) == job.param and is_unchanged(job) and not is_damaged
 
 
-def _record(job: Job, root: Path = Path()) -> None:
-    """Write with which settings, and from which files, a job made which files."""
-
-    def sums(files: Iterable[str]) -> dict[str, str]:
-        return file_sums(root, [path for path in files if (root / path).is_file()])
-
-    read, wrote = sums(job.read_files), sums(job.written_files)
-    write_json(root / job.record, {"made_by": job.param, "read": read, "wrote": wrote})
+def _sums(files: Iterable[str]) -> dict[str, str]:
+    return file_sums(Path(), [path for path in files if Path(path).is_file()])
 
 
 def made_by(job: Job, root: Path = Path()) -> str | None:
-    """Return the `param` with which the results of a job were made, None if there is no record of it."""
+    """Return the `param` with which the results of a job were made.
+
+    `UNFINISHED` while it is done, and after it failed; None without a record.
+    """
     return _recorded(job, root).get("made_by")
+
+
+def is_outdated(job: Job, root: Path = Path()) -> bool:
+    """Return whether results of a job are there that were made with other settings, by record or content."""
+    by_content = stages()[job.stage].recorded(job, root)
+    return made_by(job, root) not in (None, job.param) or by_content not in (None, job.fingerprint)
 
 
 def is_unchanged(job: Job, root: Path = Path()) -> bool:
@@ -278,7 +291,7 @@ def _recorded(job: Job, root: Path) -> dict[str, Any]:
 def missing_inputs(jobs: Iterable[Job], root: Path = Path()) -> list[str]:
     """Return a line for each file that some jobs read and that is missing, with the command that makes it.
 
-    Neither are prompts and base models of other settings what is to be read.
+    Neither are results of other settings, or of a job that failed, what is to be read.
     """
     lines = []
     for source in dict.fromkeys(source for job in jobs for source in job.sources):
@@ -288,7 +301,8 @@ def missing_inputs(jobs: Iterable[Job], root: Path = Path()) -> list[str]:
             lines.append(
                 f"{absent[0]}: missing; make it with snakemake, or: {by_hand} --study STUDY"
             )
-        elif not source.reads and made_by(source, root) not in (None, source.param):
+        # The weights of one checkpoint are a part of what a job makes.
+        elif source.stage != "weights" and made_by(source, root) not in (None, source.param):
             again = f"snakemake --forcerun {source.outputs[0]}, or: {by_hand} --study STUDY"
             lines.append(f"{source.outputs[0]}: made with other settings; make it again: {again}")
     return lines

@@ -94,35 +94,40 @@ def _run(of: Jobs, jobs: list[Job], how: Resources) -> None:
     """
     started = False
     for job in jobs:
-        if not _is_finished(of.study, job, how):
+        found = _finished_at(of.study, job, how)
+        if found is None:
             _train(of.study, job)
             started = True
-        _publish(job)
+        if found != _published(job):
+            _publish(job)
     if started:
         from stapo.training.run import leave
 
         leave()
 
 
-def _is_finished(study: Study, job: Job, how: Resources) -> bool:
-    """Return whether another run finished a training; otherwise check its inputs and launch its processes."""
+def _finished_at(study: Study, job: Job, how: Resources) -> Path | None:
+    """Return where the results of a training are that another run finished.
+
+    Otherwise check its inputs and launch its processes.
+    """
     from stapo.training.launch import LAUNCHED, launch_training, require_fit
 
     if LAUNCHED in os.environ:
-        return False
+        return None
     weights = ["model", *(f"step{step}" for step in study.kept_steps())]
     # The published results are all that there is in a folder that was copied without `work`.
     for place in (trained(job), _published(job)):
         if finished(place, job.fingerprint, weights, *_made_from(study, job)):
             print(f"all {study.training.steps} steps were done before: nothing to train")
-            return True
+            return place
     from stapo.stages.prepare import check_overlap
 
     check_overlap(study)
     if how.gpus is not None:
         require_fit(study, how.gpus, how.nodes)
         launch_training(sys.argv[1:], how.gpus, how.nodes)
-    return False
+    return None
 
 
 def _made_from(study: Study, job: Job) -> tuple[Path, Path]:
@@ -314,8 +319,12 @@ def publish(trained: Path, out: Path, names: Sequence[str], fingerprint: str) ->
     Raises:
         StudyError: one line for each file that is missing or differs from what the training wrote.
     """
-    if wrong := _wrong(trained, names):
-        if _record(out).get("fingerprint") == fingerprint and not _wrong(out, names):
+    ours, published = _record(trained), _record(out)
+    is_record = paths.RECORD_FILE in names
+    if published.get("fingerprint") == fingerprint and not is_record:
+        ours = published  # Weights are those of the published record.
+    if wrong := _wrong(trained, ours, names):
+        if published.get("fingerprint") == fingerprint and not _wrong(out, published, names):
             return
         remedy = (
             f"snakemake --forcerun {out / paths.RECORD_FILE} trains again, from the last checkpoint"
@@ -330,9 +339,9 @@ def publish(trained: Path, out: Path, names: Sequence[str], fingerprint: str) ->
             write(out / name, source.read_bytes())
 
 
-def _wrong(directory: Path, names: Sequence[str]) -> list[str]:
-    """Return what is missing, truncated or corrupt of named results of a training in a directory."""
-    outputs = _record(directory).get("outputs", {})
+def _wrong(directory: Path, record: dict[str, Any], names: Sequence[str]) -> list[str]:
+    """Return what is missing, or not as a record says, of named results of a training in a directory."""
+    outputs = record.get("outputs", {})
     stated = {p: sha for p, sha in outputs.items() if p.partition("/")[0] in names}
     there = {paths.RECORD_FILE, *(path.partition("/")[0] for path in stated)}
     return [*changed_files(directory, stated), *(name for name in names if name not in there)]

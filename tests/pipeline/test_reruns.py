@@ -7,6 +7,7 @@ import pytest
 from world import STATES, World, counted
 
 from stapo.provenance import SUMS
+from stapo.stages import jobs_of
 from stapo.study import merge
 
 OWN_ARGS = {"tau_p": 0.003, "quantile": 0.5}
@@ -144,15 +145,54 @@ def test_what_is_lost_of_a_copied_folder_is_made_again_and_nothing_else(copied):
     assert metrics.stat().st_ino == before
 
 
-def test_results_stay_until_their_successors_are_complete(copied):
-    before = read_all(copied.path / "results")
-    copied.change({"training": {"learning_rate": 1e-4}})
+@pytest.mark.parametrize(
+    ("stage", "change"),
+    [("train", {"training": {"learning_rate": 1e-4}}), ("generate", {"evaluation": {"seed": 7}})],
+    ids=["train", "generate"],
+)
+def test_results_stay_until_their_successors_are_complete(copied, stage, change):
+    """And are not taken for these, after a job that failed."""
+    copied.run("-n")
+    before = published(copied)
+    copied.change(change)
     copied.write()
-    (copied.path / "FAIL").write_text("train")
+    (copied.path / "FAIL").write_text(stage)
     code, said = copied.snakemake()
     assert code == 1
-    after = read_all(copied.path / "results")
+    after = published(copied)
     assert {path: after.get(path) for path in before} == before, said
+    (copied.path / "FAIL").unlink()
+    copied.run()
+    assert copied.jobs() == {}
+    for job in jobs_of(copied.parsed()).all("generate"):
+        assert all(job.fingerprint in (copied.path / path).read_text() for path in job.outputs)
+
+
+def test_removed_weights_change_nothing_and_hide_nothing(copied):
+    """Of a copied folder, in which nothing else says what responses were made from."""
+    for at in ("models/tiny/base", "runs/tiny/justrl/seed0/model", "runs/tiny/mine/seed0/model"):
+        shutil.rmtree(copied.path / "results/whole" / at)
+    assert copied.jobs() == {}
+    copied.change({"evaluation": {"seed": 7}})
+    copied.write()
+    code, said = copied.snakemake()
+    assert code == 1
+    assert "t1.0-p1.0/chain-2.jsonl: made with other settings; make it again: snakemake" in said
+
+
+def test_results_without_a_record_are_judged_by_what_they_say(copied):
+    """As in git, or as versions before records left them."""
+    shutil.rmtree(copied.path / "results/whole/.jobs")
+    copied.run("--touch")
+    assert copied.jobs() == {}
+    copied.change({"training": {"learning_rate": 1e-4}})
+    assert copied.jobs()["train"] == 2
+
+
+def published(world: World) -> dict[str, bytes]:
+    """Return the content of the results, without the records of jobs."""
+    found = read_all(world.path / "results")
+    return {path: content for path, content in found.items() if ".jobs" not in path}
 
 
 def read_all(path: Path) -> dict[str, bytes]:

@@ -86,3 +86,16 @@ def test_a_work_directory_of_another_configuration_is_refused(tmp_path):
         work_directory(tmp_path, {"lr": 2, "seed": 0}),
     ):
         pass
+
+
+def test_a_directory_whose_replacement_was_killed_in_between_comes_back(tmp_path):
+    old = tmp_path / ".model.4711.old"
+    old.mkdir()
+    (old / "weights").write_text("old")
+    with pytest.raises(RuntimeError), replace_directory(tmp_path / "model"):
+        raise RuntimeError
+    assert (tmp_path / "model" / "weights").read_text() == "old"
+    with replace_directory(tmp_path / "model") as aside:
+        (aside / "weights").write_text("new")
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+    assert (tmp_path / "model" / "weights").read_text() == "new"

@@ -53,7 +53,7 @@ def test_weights_are_published_as_links_if_they_are_whole(made, tmp_path):
     out = tmp_path / "results"
     (out / "model").mkdir(parents=True)
     (out / "model" / "old.safetensors").write_text("old")
-    publish(trained, out, ["model", "metrics.jsonl", "provenance.json"])
+    publish(trained, out, ["model", "metrics.jsonl", "provenance.json"], "ours")
     assert not (out / "model" / "old.safetensors").exists()
     linked = (out / "model" / "model.safetensors", trained / "model" / "model.safetensors")
     assert os.path.samefile(*linked)
@@ -61,7 +61,7 @@ def test_weights_are_published_as_links_if_they_are_whole(made, tmp_path):
     # Damaged weights replace nothing, and say how to train again.
     (trained / "model" / "model.safetensors").write_text("?")
     with pytest.raises(StudyError) as raised:
-        publish(trained, out, ["model", "step4"])
+        publish(trained, out, ["model", "step4"], "ours")
     first, second = raised.value.errors
     assert first.startswith(f"{trained}/model/model.safetensors: missing, truncated or corrupt; ")
     assert f"snakemake --forcerun {out}/provenance.json" in first

@@ -85,10 +85,11 @@ def weights_of(study: Any) -> list[str]:
     return ["model", *(f"step{step}" for step in study.kept_steps())]
 
 
-def is_finished(study: Any, job: Job, how: Any) -> bool:
+def finished_at(study: Any, job: Job, how: Any) -> Path | None:
     read = train._made_from(study, job)
     places = train.trained(job), train._published(job)
-    return any(train.finished(at, job.fingerprint, weights_of(study), *read) for at in places)
+    found = (at for at in places if train.finished(at, job.fingerprint, weights_of(study), *read))
+    return next(found, None)
 
 
 def trained(study: Any, job: Job) -> None:
@@ -132,6 +133,6 @@ if __name__ == "__main__":
     for name in stages.stages():
         if name not in ("train", "weights"):
             stages.stages()[name].run = partial(made, name)
-    train._is_finished, train._train = is_finished, trained
+    train._finished_at, train._train = finished_at, trained
     sys.argv[0] = "stapo"
     main()
