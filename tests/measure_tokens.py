@@ -63,14 +63,15 @@ def rollout_of(parts: Sequence[dict[str, Tensor]]) -> Rollout:
 
 
 def respond(
-    study: Study, size: str, work: Path, prompts: int
+    study: Study, size: str, work: Path, prompts: int, wanted: int | None
 ) -> tuple[InterventionTrainer, Rollout]:
-    """Generate what is not there yet, and return the trainer and the whole mini-batch."""
+    """Generate what is not there yet; return the trainer and the mini-batch, or its first parts."""
     count = study.training.prompts_per_mini_batch // prompts
     trainer, records = make_trainer(job_of(study, size, work, prompts))
     chosen = Random("tokens").sample(records, count * prompts)
     parts = []
-    for number in bar("responding", count, "part", over=range(count)):
+    numbers = range(min(wanted or count, count))
+    for number in bar("responding", len(numbers), "part", over=numbers):
         path = work / f"part-{number}.safetensors"
         if not path.exists():
             rollout = trainer.respond(chosen[number * prompts :][:prompts], number)
@@ -133,13 +134,14 @@ def main() -> None:
     parser.add_argument("study", type=Path)
     parser.add_argument("size")
     parser.add_argument("--prompts", type=int, default=8, help="prompts of a part")
+    parser.add_argument("--parts", type=int, help="only the first parts of the mini-batch")
     parser.add_argument("--gradients", type=int, default=12, help="tokens of each quadrant")
     parser.add_argument("--words", type=int, default=30, help="tokens shown of each kind")
     given = parser.parse_args()
     study, torch_threads = read_study(given.study), torch.get_num_threads()
     work = Path(f"work/tokens/{study.name}")
     work.mkdir(parents=True, exist_ok=True)
-    trainer, rollout = respond(study, given.size, work, given.prompts)
+    trainer, rollout = respond(study, given.size, work, given.prompts, given.parts)
     batch, method = mini_batch(rollout), study.method("stapo")
     say = print
     say(f"{study.name}, {given.size}, {torch_threads} threads")
