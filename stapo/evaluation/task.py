@@ -69,7 +69,7 @@ def benchmark_rows(metadata: Mapping[str, Any]) -> list[Row]:
         raise ValueError(f"{source}: expected {count} rows, found {len(found)}")
     digest = rows_checksum(found)
     if sha256 is None:
-        about = "not known to its task file; write it there before you evaluate"
+        about = "not known to its task file; write it there as metadata.sha256, before you evaluate"
         print(f"{source}: SHA-256 {digest}: {about}")  # noqa: T201
     elif digest != sha256:
         raise ValueError(f"{source}: expected rows with SHA-256 {sha256}, found {digest}")

@@ -25,7 +25,7 @@ from stapo import paths
 from stapo.files import DamagedFileError, open_file, text_of
 from stapo.locks import holders
 from stapo.provenance import SUMS
-from stapo.stages import Job, Jobs, is_outdated, is_unchanged, jobs_of, stages
+from stapo.stages import Job, Jobs, cause, is_outdated, is_unchanged, jobs_of, stages
 from stapo.study import Study
 from stapo.text import COLOURS, plain
 
@@ -207,7 +207,7 @@ def _published(job: Job, root: Path) -> tuple[str, str]:
         note = f"{Path(missing[0]).name} is missing" if len(missing) < len(written) else ""
         return "waiting", note
     if is_outdated(job, root):
-        return "outdated", "made with other settings"
+        return "outdated", cause(job, root)
     newest = max((modified(root / path) for path in job.inputs), default=0.0)
     is_older = job.stage in DRAWN and min(written.values()) < newest
     if is_older and not is_unchanged(job, root):

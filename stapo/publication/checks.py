@@ -113,7 +113,7 @@ def _swapped(study: Study, recorded: Study, name: str) -> Errors:
     title = study.method(name).title
     for other in recorded.run.methods:
         if other != name and recorded.method(other).title == title != recorded.method(name).title:
-            yield f"is of {name}, which is shown as {title}: then the title of {other}"
+            yield f"is of {name}, which is shown as {title}, at that time the title of {other}"
 
 
 @cache

@@ -229,7 +229,9 @@ def run(study: Study, stage: str, name: str, how: Resources) -> None:
         for job in done:
             print(f"{job.name}: made before, with the same settings from the same files")
     first = os.environ.get("RANK", "0") == "0"
-    read = {job: _sums(job.read_files) for job in jobs} if first else {}
+    # Without figures to draw, as of base models alone, a job writes nothing.
+    writing = [job for job in jobs if job.written_files and first]
+    read = {job: _sums(job.read_files) for job in writing}
     for job in read:
         # Until it is done, old results are none of the present settings.
         write_json(Path(job.record), {"made_by": UNFINISHED})
@@ -240,7 +242,8 @@ def run(study: Study, stage: str, name: str, how: Resources) -> None:
             wrote = _sums(job.written_files)
             write_json(Path(job.record), {"made_by": job.param, "read": sums, "wrote": wrote})
         else:
-            print(f"{job.name}: what it reads changed meanwhile; run the same command again")
+            about = "what it is made from changed meanwhile"
+            print(f"{job.written_files[0]}: {about}; run the same snakemake command again")
 
 
 def _is_done(job: Job) -> bool:
@@ -267,6 +270,12 @@ def is_outdated(job: Job, root: Path = Path()) -> bool:
     return made_by(job, root) not in (None, job.param) or by_content not in (None, job.fingerprint)
 
 
+def cause(job: Job, root: Path = Path()) -> str:
+    """Return why the results of a job are outdated."""
+    is_unfinished = made_by(job, root) == UNFINISHED
+    return "the job that writes it has not ended" if is_unfinished else "made with other settings"
+
+
 def is_unchanged(job: Job, root: Path = Path()) -> bool:
     """Return whether what a job read and wrote is still there with the same content.
 
@@ -284,7 +293,7 @@ def is_unchanged(job: Job, root: Path = Path()) -> bool:
 
 def _recorded(job: Job, root: Path) -> dict[str, Any]:
     with suppress(OSError, DamagedFileError):
-        return read_json(root / job.record)
+        return read_json(root / job.record) if job.written_files else {}
     return {}
 
 
@@ -303,8 +312,10 @@ def missing_inputs(jobs: Iterable[Job], root: Path = Path()) -> list[str]:
             )
         # The weights of one checkpoint are a part of what a job makes.
         elif source.stage != "weights" and made_by(source, root) not in (None, source.param):
-            again = f"snakemake --forcerun {source.outputs[0]}, or: {by_hand} --study STUDY"
-            lines.append(f"{source.outputs[0]}: made with other settings; make it again: {again}")
+            made = cause(source, root)
+            again = f"snakemake --forcerun {source.outputs[0]} --configfile STUDY"
+            again += f"; by hand: {by_hand} --study STUDY"
+            lines.append(f"{source.outputs[0]}: {made}; make it again: {again}")
     return lines
 
 

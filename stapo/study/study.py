@@ -27,9 +27,9 @@ from stapo.study.schema import (
 from stapo.study.sources import Data, HubData, Model
 from stapo.tasks import asking, benchmark_definitions, own_definition, problems_of
 
-BASE_TITLE = "Base"
 MOST = 200
-"""Methods, models, benchmarks or decodings of a study, and of the catalogue."""
+"""Maximum number of methods, of models, of benchmarks and of decodings that a study defines."""
+BASE_TITLE = "Base"
 """Title of the base model in tables."""
 NAME = re.compile(r"([^/]+)/(?:base|([^/]+)/seed([0-9]+)(?:/step([0-9]+))?)")
 """Of a checkpoint."""

@@ -160,8 +160,10 @@ def _hub_rows(data: HubData) -> Iterator[dict[str, str]]:
 def _question(chat: Sequence[Mapping[str, Any]]) -> str:
     """Return the question of a chat: its only user turn; the study's instruction replaces a system turn."""
     asked = [turn["content"] for turn in chat if turn.get("role", "user") == "user"]
-    if len(asked) != 1 or not isinstance(asked[0], str):
-        raise ValueError(f"prompt has {len(asked)} user turns; one with text is expected")
+    if len(asked) != 1:
+        raise ValueError(f"prompt has {len(asked)} user turns; exactly one is expected")
+    if not isinstance(asked[0], str):
+        raise ValueError("the user turn of prompt is no text")
     return asked[0]
 
 

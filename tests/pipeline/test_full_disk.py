@@ -57,7 +57,9 @@ def content(path: Path) -> Any:
 
 def results() -> dict[str, Any]:
     """Return the contents of all results."""
-    return {str(path): content(path) for path in Path("results").rglob("*") if path.is_file()}
+    files = (path for path in Path("results").rglob("*") if path.is_file())
+    # The record of a job says that it has not ended.
+    return {str(path): content(path) for path in files if ".jobs" not in path.parts}
 
 
 ROOMS = {

@@ -26,7 +26,7 @@ SWAPPED = {"stapo": {"title": "GRPO"}, "grpo": {"title": "STAPO"}}
         ({"run": {"methods": ["grpo"]}}, OURS, True, "is of a study without this training"),
         ({"training": {"learning_rate": 0.5}}, OURS, True, "trains with other settings"),
         ({"methods": SWAPPED}, OURS, True,
-         "is of stapo, which is shown as STAPO: then the title of grpo"),
+         "is of stapo, which is shown as STAPO, at that time the title of grpo"),
         ({"methods": {"stapo": {"title": "A new name"}}}, OURS, True, None),
         (None, OURS, True, None),
     ],
