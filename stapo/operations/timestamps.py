@@ -31,7 +31,7 @@ def settle(study: Study, root: Path = Path()) -> None:
         # Some jobs of a stage are done together, and Snakemake compares the times of all of their files.
         newest = max((max(times, default=0) for times in read.values()), default=0)
         for job, times in written.items():
-            if len(times) < len(job.written_files):
+            if not times or len(times) < len(job.written_files):
                 continue
             # Snakemake looks through weights that are missing, to what these were made from.
             is_whole = len(read[job]) == len(job.read_files)
