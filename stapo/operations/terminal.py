@@ -43,8 +43,7 @@ NO_STUDY = (
 JOB = re.compile(r" -m stapo run (\w+) (\S*) --study ")
 NO_JOB = re.compile("(total|all)$|method_")
 REPEATED = re.compile(
-    "CalledProcessError|^Exiting because|At least one job did not complete"
-    "|^Cannot restore |^Restored previous "
+    "CalledProcessError|^Exiting because|At least one job did not complete|^Restored previous "
 )
 """What says again that a job failed; whether there were earlier results, which stay, is no news."""
 

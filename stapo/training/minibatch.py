@@ -41,7 +41,6 @@ class MiniBatch:
     """(B,) advantages of the usual estimator if `advantages` are of another one, for the dose."""
     prompt_lengths: Tensor | None = None
     """(B,) tokens of each prompt, which count towards the size of a micro-batch; None counts as 0."""
-
     response_lengths: Tensor | None = None
     """(B,) tokens of each response, if the mask may not have all of them."""
 

@@ -35,7 +35,11 @@ JOB = ("job_info", {"jobid": 1, "rule_name": "train", "reason": WHY, "shellcmd":
 
 def test_a_failure_has_cause_and_log_and_is_told_once(said, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    texts = ("a\nCalledProcessError", "b", "Cannot restore results/x: no backup found.")
+    texts = (
+        "a\nCalledProcessError",
+        "b",
+        "Restored previous version of results/x (updating job failed).",
+    )
     errors = ({"msg": text, "levelno": logging.ERROR} for text in texts)
     again, other, kept = (("error", one) for one in errors)
     failed, advice = ("job_error", {"jobid": 1, "log": [LOG]}), (None, {"msg": "advice"})
