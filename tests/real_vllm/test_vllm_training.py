@@ -106,7 +106,7 @@ def test_a_study_trains_with_vllm(tmp_path):
         yaml.safe_dump({"extends": "smoke", "name": "vllm", **change})
     )
     figure = "results/vllm/figures/rollout_mismatch.svg"
-    targets = (figure, "results/vllm/runs/tiny/stapo/seed0/model")
+    targets = (figure, "results/vllm/runs/tiny/stapo/seed0/model/SHA256SUMS")
     python(
         *("-m", "snakemake", "--snakefile", ROOT / "Snakefile", "--configfile", "study.yaml"),
         *("--cores", "2", "--show-failed-logs", "--set-resources", "train:gpu=0", "--", *targets),
