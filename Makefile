@@ -24,7 +24,7 @@ venv:
 	@requirements/install.sh
 
 # Order-only prerequisite: an update of .venv does not make the schema outdated.
-workflows/study.schema.json: $(wildcard stapo/methods/*.py stapo/study/*.py) | venv
+workflows/study.schema.json: $(wildcard stapo/core/methods/*.py stapo/suite/study/*.py) | venv
 	@$(RUN) stapo schema > $@
 
 setup-gpu: ## the same, with vLLM for GPUs
@@ -59,14 +59,14 @@ test-torch: test-torch-oldest test-torch-newest ## run the tests of the objectiv
 
 test-torch-oldest test-torch-newest: test-torch-%:
 	requirements/install_torch.sh $*
-	.cache/torch-$*/bin/python -P -m pytest -q tests/numerics tests/unit/conformance
+	.cache/torch-$*/bin/python -P -m pytest -q tests/numerics tests/unit/core/conformance
 
 mutants: setup ## run mutation tests of the objective and the update, at most MINUTES=90
 	requirements/install_mutants.sh
 	PYTHONPATH=.cache/mutants nice -n 19 python tests/mutants.py
 
 gpu: setup ## on a GPU: test log-probs and resuming, measure vLLM in a training (at most 9 minutes)
-	$(RUN) pytest -q tests/unit/training/test_head.py tests/unit/training/test_kills.py
+	$(RUN) pytest -q tests/unit/core/test_head.py tests/unit/suite/training/test_kills.py
 	@PYTHONPATH=tests timeout 540 python -m gpu.vllm || echo "gpu.vllm ended early"
 	@echo "its page, where there is a GPU: work/gpu/vllm.json"
 

@@ -23,14 +23,14 @@ from snakemake.utils import min_version
 # Snakemake looks for modules in this directory first, and it is most often the working directory.
 sys.path.sort(key=lambda path: path == workflow.basedir)
 
-from stapo import locks, paths, stages
-from stapo.operations import memory, terminal, timestamps
-from stapo.provenance import SUMS
-from stapo.study.checks import slug
-from stapo.study.loader import shown_path
-from stapo.study.reading import VARIABLE, read_resolved, resolved_path, write_resolved
-from stapo.study import Checkpoint, StudyError, read_study
-from stapo.training.launch import NOTICE
+from stapo.suite import locks, paths, stages
+from stapo.suite.operations import memory, terminal, timestamps
+from stapo.core.checksums import SUMS
+from stapo.suite.study.checks import slug
+from stapo.suite.study.loader import shown_path
+from stapo.suite.study.reading import VARIABLE, read_resolved, resolved_path, write_resolved
+from stapo.suite.study import Checkpoint, StudyError, read_study
+from stapo.suite.training.launch import NOTICE
 
 min_version("9.27")
 

@@ -1,5 +1,5 @@
 """`python -m stapo` is `stapo`."""
 
-from stapo.cli import main
+from stapo.suite.cli import main
 
 main()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from stapo.repository import CATALOGUE, STUDIES
+from stapo.suite.repository import CATALOGUE, STUDIES
 
 # Set before torch is imported, here and in subprocesses: two processes with two threads each would slow each
 # other down. `tests/other_cpus.sh` sets other numbers.
@@ -18,7 +18,7 @@ def raw_study() -> dict[str, Any]:
     """The smoke study, merged over the catalogue as Snakemake does."""
     import yaml  # Not at the top: tests of the objective run where torch alone is installed.
 
-    from stapo.study import merge
+    from stapo.suite.study import merge
 
     files = (CATALOGUE, STUDIES / "smoke.yaml")
     return merge(*(yaml.safe_load(path.read_text()) for path in files))
@@ -27,9 +27,9 @@ def raw_study() -> dict[str, Any]:
 @pytest.fixture(scope="session")
 def world(tmp_path_factory) -> Path:
     """A base model of a few supervised steps, and prompts."""
-    from stapo.models.tiny import build_tiny
-    from stapo.study.sources import TinyData, TinyModel
-    from stapo.training.prompts import write_prompts
+    from stapo.suite.models.tiny import build_tiny
+    from stapo.suite.study.sources import TinyData, TinyModel
+    from stapo.suite.training.prompts import write_prompts
 
     root = tmp_path_factory.mktemp("world")
     settings = TinyModel(

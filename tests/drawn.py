@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-from stapo.analysis.charts import specification
+from stapo.suite.analysis.charts import specification
 
 
 class Unit(NamedTuple):

@@ -7,8 +7,8 @@ from studies import outputs
 from synthetic import write_scores
 from synthetic_tokens import population, write_tokens
 
-from stapo.files import write_jsonl
-from stapo.study import Study
+from stapo.core.files import write_jsonl
+from stapo.suite.study import Study
 
 HOSTILE = (
     "<script>alert(1)</script> [red]markup[/red] \x1b[31m \u202e\u200b 100% & _x_ {y} \\boxed{7} "

@@ -17,9 +17,9 @@ from random import Random
 
 import yaml
 
-from stapo.answers import parts
-from stapo.evaluation.grading import Grade, grade_answers
-from stapo.evaluation.task import normalise
+from stapo.suite.answers import parts
+from stapo.suite.evaluation.grading import Grade, grade_answers
+from stapo.suite.evaluation.task import normalise
 
 Change = Callable[[str, Random], Iterator[str]]
 """From a gold to other texts: wrong answers, or right ones."""

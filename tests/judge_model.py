@@ -9,9 +9,9 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Split
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
-from stapo.files import write_json
-from stapo.paths import VERIFIER_TEMPLATE
-from stapo.study.schema import Verifier
+from stapo.core.files import write_json
+from stapo.suite.paths import VERIFIER_TEMPLATE
+from stapo.suite.study.schema import Verifier
 
 PROMPT = "Problem:\n{question}\nReference:\n{gold_answer}\nResponse:\n{llm_response}\nLetter:"
 CHARACTERS = sorted(

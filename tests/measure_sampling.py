@@ -14,8 +14,8 @@ from unittest.mock import patch
 import torch
 from transformers import AutoModelForCausalLM, GenerationConfig, LlamaConfig, Qwen2Config
 
-from stapo.models.decoding import decode
-from stapo.models.sampling import Sampler
+from stapo.core.decoding import decode
+from stapo.core.sampling import Sampler
 
 SHAPES = {
     "135M, 49,152 words": LlamaConfig(

@@ -16,17 +16,17 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch.nn.functional import pad
 
-from stapo import paths
-from stapo.bars import bar
-from stapo.files import replace_file
-from stapo.records.interventions import TokenGradient
-from stapo.study import Study, read_study
-from stapo.training.intervene import InterventionJob, make_trainer
-from stapo.training.minibatch import MiniBatch
-from stapo.training.single_updates import InterventionTrainer, Rollout, candidates_of
-from stapo.training.token_gradients import quadrants_of, token_gradients
-from stapo.training.token_text import text_of
-from stapo.training.trainer import mini_batch
+from stapo.core.files import replace_file
+from stapo.core.minibatch import MiniBatch
+from stapo.core.trainer import mini_batch
+from stapo.suite import paths
+from stapo.suite.bars import bar
+from stapo.suite.records.interventions import TokenGradient
+from stapo.suite.study import Study, read_study
+from stapo.suite.training.intervene import InterventionJob, make_trainer
+from stapo.suite.training.single_updates import InterventionTrainer, Rollout, candidates_of
+from stapo.suite.training.token_gradients import quadrants_of, token_gradients
+from stapo.suite.training.token_text import text_of
 
 KEPT = ("prompt_ids", "prompt_mask", "completion_ids", "completion_mask", "old_per_token_logps",
         "old_entropies", "advantages", "rewards")  # fmt: skip

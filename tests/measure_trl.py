@@ -16,11 +16,11 @@ from datasets import Dataset
 from transformers import AutoModelForCausalLM, AutoTokenizer, PrinterCallback, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
-from stapo.answers import last_number
-from stapo.models.word_problems import KINDS, mixed
-from stapo.training.config import StapoConfig
-from stapo.training.prompts import chat_prompt
-from stapo.training.trainer import StapoTrainer
+from stapo.core.config import StapoConfig
+from stapo.core.trainer import StapoTrainer
+from stapo.suite.answers import last_number
+from stapo.suite.models.word_problems import KINDS, mixed
+from stapo.suite.training.prompts import chat_prompt
 
 UPDATES = 4
 """Of each rollout."""

@@ -30,11 +30,11 @@ from mutmut.utils.format_utils import orig_function_and_class_names_from_key
 
 EXPLAINED = Path(__file__).with_suffix(".yaml")
 PATTERNS = (
-    "stapo.objective.*",
-    "stapo.training.minibatch.*",
-    "stapo.training.update.*",
-    "stapo.training.loss.*",
-    "stapo.training.trainer.xǁStapoTrainerǁ_accumulate_gradients__*",
+    "stapo.core.objective.*",
+    "stapo.core.minibatch.*",
+    "stapo.core.update.*",
+    "stapo.core.loss.*",
+    "stapo.core.trainer.xǁStapoTrainerǁ_accumulate_gradients__*",
 )
 """Mutants to test; of the training only the update, since the rest needs whole trainings to test."""
 TURNED = {

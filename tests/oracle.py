@@ -1,6 +1,6 @@
 """The objective as plain loops in double precision, written directly from the formulas.
 
-A second, independent implementation for comparison with `stapo.objective`: only lists and `math`, no
+A second, independent implementation for comparison with `stapo.core.objective`: only lists and `math`, no
 tensors, and no imports from `stapo`. B sequences, T response positions; entropies and log-probabilities
 in nats. A (B, T) quantity is a list of B rows of T numbers; `mask` and `keep` are lists of rows of bools.
 "The mini-batch" is everything that is passed in one call.
@@ -154,7 +154,7 @@ SELECTIONS: dict[str, Callable[..., Bools]] = {
     "silence_candidates": silence_candidates,
     "keep_high_entropy": keep_high_entropy,
 }
-"""Those of `stapo.objective.SELECTIONS` that draw none at random."""
+"""Those of `stapo.core.objective.SELECTIONS` that draw none at random."""
 
 
 def token_mean(values: Matrix, keep: Bools) -> float:

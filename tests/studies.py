@@ -6,9 +6,9 @@ from typing import Any
 import yaml
 from hypothesis import strategies as st
 
-from stapo.repository import STUDIES
-from stapo.stages import jobs_of
-from stapo.study import Study
+from stapo.suite.repository import STUDIES
+from stapo.suite.stages import jobs_of
+from stapo.suite.study import Study
 
 SHIPPED = [
     yaml.safe_load((STUDIES / f"{name}.yaml").read_text())

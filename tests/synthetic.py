@@ -9,14 +9,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from stapo import paths
-from stapo.analysis.artefacts import read_scores
-from stapo.analysis.comparison import MainTable, main_table
-from stapo.publication.folder import is_raw
-from stapo.records.scores import ScoreRow, write_score_file
-from stapo.stages import jobs_of
-from stapo.stages.evaluate import cell
-from stapo.study import Checkpoint, Study
+from stapo.suite import paths
+from stapo.suite.analysis.artefacts import read_scores
+from stapo.suite.analysis.comparison import MainTable, main_table
+from stapo.suite.publication.folder import is_raw
+from stapo.suite.records.scores import ScoreRow, write_score_file
+from stapo.suite.stages import jobs_of
+from stapo.suite.stages.evaluate import cell
+from stapo.suite.study import Checkpoint, Study
 
 RATES = {"base": 0.3, "grpo": 0.5, "20-entropy": 0.55, "justrl": 0.6, "stapo": 0.8}
 PROBLEMS = 20

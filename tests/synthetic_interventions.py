@@ -9,13 +9,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from stapo import paths
-from stapo.analysis.interventions import predicted_change
-from stapo.files import write_json
-from stapo.records.arms import CONTROLS, NOTHING, SILENCED
-from stapo.records.interventions import SCHEMA, ArmRecord, Intervention, Repetition
-from stapo.stages import jobs_of
-from stapo.study import Checkpoint, Study
+from stapo.core.files import write_json
+from stapo.suite import paths
+from stapo.suite.analysis.interventions import predicted_change
+from stapo.suite.records.arms import CONTROLS, NOTHING, SILENCED
+from stapo.suite.records.interventions import SCHEMA, ArmRecord, Intervention, Repetition
+from stapo.suite.stages import jobs_of
+from stapo.suite.study import Checkpoint, Study
 
 MOVED = {NOTHING: -0.010, SILENCED: -0.002, "random_candidates": -0.009, "random_positive": -0.010}
 """Arm -> its change of entropy: S2T keeps the entropy where it was, better than all others."""

@@ -13,9 +13,9 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from stapo import paths
-from stapo.records.tokens import MARKED, METADATA_KEY, SCHEMA, TOP, VERSION
-from stapo.study import Study, TrainingRun
+from stapo.suite import paths
+from stapo.suite.records.tokens import MARKED, METADATA_KEY, SCHEMA, TOP, VERSION
+from stapo.suite.study import Study, TrainingRun
 
 VOCABULARY = (*"0123456789+=$;.x", " ", "\n", " so ", " wait ", " Let", "the", "}", "<eos>")
 V = len(VOCABULARY)

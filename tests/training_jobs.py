@@ -7,11 +7,11 @@ from unittest.mock import patch
 import torch
 from safetensors.torch import load_file
 
-from stapo.files import read_jsonl
-from stapo.methods import METHODS
-from stapo.study.schema import TrainingSettings
-from stapo.training import config, rewards, run as run_module
-from stapo.training.run import TrainingJob
+from stapo.core.files import read_jsonl
+from stapo.core.methods import METHODS
+from stapo.suite.study.schema import TrainingSettings
+from stapo.suite.training import rewards, run as run_module, settings
+from stapo.suite.training.run import TrainingJob
 
 TRAINING = TrainingSettings(
     steps=6, prompts_per_batch=8, group_size=4, prompts_per_mini_batch=4, micro_batch_tokens=512,
@@ -39,11 +39,11 @@ def job_in(
 
 def with_settings(**changes: Any) -> Any:
     """Return a patch that changes settings of the trainer which no study has."""
-    original, made = config.trainer_config, config.StapoConfig
+    original, made = settings.trainer_config, settings.StapoConfig
 
     def changed(*given: Any) -> Any:
         # Only meanwhile: checkpoints contain the settings by the name of their class.
-        with patch.object(config, "StapoConfig", lambda **settings: made(**settings | changes)):
+        with patch.object(settings, "StapoConfig", lambda **given: made(**given | changes)):
             return original(*given)
 
     return patch.object(run_module, "trainer_config", changed)

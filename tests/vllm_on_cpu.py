@@ -44,7 +44,7 @@ def _train_without_gpus(module: ModuleType) -> None:
 CHANGES: dict[str, Callable[[ModuleType], None]] = {
     "vllm.model_executor.layers.utils": _keep_weights,
     "trl.generation.vllm_generation": _single_precision_awake,
-    "stapo.training.launch": _train_without_gpus,
+    "stapo.suite.training.launch": _train_without_gpus,
 }
 
 

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from stapo.objective import at_resolution, clipped_surrogate, silence_spurious
+from stapo.core.objective import at_resolution, clipped_surrogate, silence_spurious
 
 
 def log_probs(model: Any, ids: Tensor, attention: Tensor, width: int) -> tuple[Tensor, Tensor]:
@@ -53,7 +53,7 @@ def accumulate(
         forward: rows -> log-probs of the current policy at their response tokens, (R, T), with gradient.
         old_logps: (B, T) log-probs of the policy that produced the responses.
         old_entropies: (B, T) entropies of that policy.
-        advantages: (B,) advantages, from `stapo.objective.group_advantages`.
+        advantages: (B,) advantages, from `stapo.core.objective.group_advantages`.
         mask: (B, T) bool, true on response tokens.
         micro_batches: (R,) rows each, which together contain every row once.
         **selection: `tau_p`, `quantile`, `scope`; the paper's by default.

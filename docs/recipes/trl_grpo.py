@@ -7,7 +7,7 @@ This trainer therefore selects when the rollout is complete, over the responses 
 result to the loss as TRL's mask of tokens that are read but not trained on. Where a rollout is one optimiser
 step (steps_per_generation = gradient_accumulation_steps, the default) the update is the paper's. Where it is
 several, TRL shuffles the responses among them: threshold and divisor are then those of the rollout, not of
-the mini-batch. `stapo.training.trainer.StapoTrainer` is exact in both cases.
+the mini-batch. `stapo.core.trainer.StapoTrainer` is exact in both cases.
 
 Differs from StapoTrainer besides: one more forward pass per rollout, 1e-4 instead of 1e-6 beside the standard
 deviation of the rewards, and with vLLM TRL's correction, unless vllm_importance_sampling_correction=False.
@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from trl import GRPOTrainer
 
-from stapo.objective import at_resolution, silence_spurious
+from stapo.core.objective import at_resolution, silence_spurious
 
 
 class S2TTrainer(GRPOTrainer):

@@ -25,7 +25,7 @@ from verl.trainer.ppo.core_algos import register_policy_loss
 from verl.trainer.ppo.v1 import PPOTrainerSync, register_trainer
 from verl.workers.utils.padding import response_to_nested
 
-from stapo.objective import at_resolution, clipped_surrogate, silence_spurious
+from stapo.core.objective import at_resolution, clipped_surrogate, silence_spurious
 
 
 def kept_tokens(

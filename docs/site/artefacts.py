@@ -1,4 +1,4 @@
-"""The page of the files in a results folder, from `stapo.paths` and the records that define their fields."""
+"""The page of the files in a results folder, from `stapo.suite.paths` and the records of their fields."""
 
 import ast
 import re
@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from stapo import paths
-from stapo.exhibits import FIGURES, NEEDS, TABLES, Exhibit
-from stapo.repository import ROOT
+from stapo.suite import paths
+from stapo.suite.exhibits import FIGURES, NEEDS, TABLES, Exhibit
+from stapo.suite.repository import ROOT
 
 PACKAGE = ROOT / "stapo"
 
@@ -32,7 +32,7 @@ RECORDS: dict[str, tuple[tuple[str, str], ...]] = {
         ("records/interventions.py", "SCHEMA"),
     ),
 }
-"""Constant of `stapo.paths` -> module and name of what defines the fields of its files."""
+"""Constant of `stapo.suite.paths` -> module and name of what defines the fields of its files."""
 HEADINGS = {
     "StepRecord": "Fields of a line",
     "AnsweredProblem": "Fields of a line",
@@ -50,7 +50,7 @@ class Artefact(NamedTuple):
     """A file or folder of a study."""
 
     constant: str
-    """Name in `stapo.paths`."""
+    """Name in `stapo.suite.paths`."""
     path: str
     about: str
 
@@ -64,7 +64,7 @@ class FieldOfRecord(NamedTuple):
 
 
 def artefacts() -> list[Artefact]:
-    """Return all files and folders of `stapo.paths` below the folder of a study that have a meaning."""
+    """Return all files and folders of `stapo.suite.paths` below the folder of a study that have a meaning."""
     documented = _documented(ast.parse((PACKAGE / "paths.py").read_text()).body)
     return [
         Artefact(name, getattr(paths, name), about)

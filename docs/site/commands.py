@@ -4,7 +4,7 @@ from typing import Any
 
 import typer.main
 
-from stapo.cli import app
+from stapo.suite.cli import app
 
 INTRODUCTION = """# Commands
 

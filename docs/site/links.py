@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 from posixpath import dirname, join, normpath
 
-from stapo.repository import ROOT
+from stapo.suite.repository import ROOT
 
 FENCE = re.compile(r"(^ *```.*?^ *``` *$)", flags=re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)\s]+)\)")

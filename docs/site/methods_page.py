@@ -1,12 +1,12 @@
-"""The page of the methods of the suite and their token selections, from `stapo.methods`."""
+"""The page of the methods of the suite and their token selections, from `stapo.core.methods`."""
 
 from collections.abc import Iterator, Mapping
 
-from stapo.methods import METHODS, PARTS, SELECTION_SPECS, Argument, Method, Part
+from stapo.core.methods import METHODS, PARTS, SELECTION_SPECS, Argument, Method, Part
 
 INTRODUCTION = """# Methods
 
-The methods of the suite, as `stapo.methods` defines them, each with its source. A study names them in
+The methods of the suite, as `stapo.core.methods` defines them, each with its source. A study names them in
 [`run.methods`](study.md#run-methods), changes their settings below [`methods.NAME`](study.md#methods-name),
 and derives variants from them with `base`. `stapo check STUDY` prints what every method of a study is.
 """
@@ -17,7 +17,7 @@ def methods_page() -> str:
     parts = [INTRODUCTION]
     parts += [_method(name, method) for name, method in METHODS.items()]
     parts.append(
-        "## Token selections\n\nEach is a function of [stapo.objective](api/objective.md), "
+        "## Token selections\n\nEach is a function of [stapo.core.objective](api/objective.md), "
         "which explains it. Its arguments are settings of a method.\n"
     )
     parts += _parts(SELECTION_SPECS)

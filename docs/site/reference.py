@@ -10,19 +10,23 @@ from study_keys import study_page
 from trainer_settings import trainer_settings_page
 
 API = {
-    "stapo.objective": (
-        "stapo.objective",
+    "stapo.core.objective": (
+        "stapo.core.objective",
         "advantages, token selections, surrogate and aggregation: pure functions of tensors",
         "",
     ),
-    "stapo.conformance": ("stapo.conformance", "compares a trainer's loss with the paper's", ""),
-    "stapo.training.trainer": (
-        "stapo.training.trainer.StapoTrainer",
+    "stapo.core.conformance": (
+        "stapo.core.conformance",
+        "compares a trainer's loss with the paper's",
+        "",
+    ),
+    "stapo.core.trainer": (
+        "stapo.core.trainer.StapoTrainer",
         "TRL's trainer with the exact update",
         "{members: false, show_root_heading: true}",
     ),
-    "stapo.training.rewards": (
-        "stapo.training.rewards",
+    "stapo.suite.training.rewards": (
+        "stapo.suite.training.rewards",
         "training rewards",
         "{members: [boxed_reward]}",
     ),
@@ -46,7 +50,7 @@ def pages() -> dict[str, Page]:
         "commands.md": Page("Commands", "every command with its options", commands_page),
         "files.md": Page("Files in results", "every file with its columns", artefacts_page),
     }
-    settings = Page("stapo.training.config", "settings of the trainer", trainer_settings_page)
+    settings = Page("stapo.core.config", "settings of the trainer", trainer_settings_page)
     found["api/training.config.md"] = settings
     for module, (shown, about, options) in API.items():
         given = f"    options: {options}\n" if options else ""

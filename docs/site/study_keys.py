@@ -4,8 +4,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from stapo.study import study_schema
-from stapo.study.fields import IN_WORDS
+from stapo.suite.study import study_schema
+from stapo.suite.study.fields import IN_WORDS
 
 Schema = Mapping[str, Any]
 

@@ -3,7 +3,7 @@
 import ast
 import itertools
 
-from stapo.repository import ROOT
+from stapo.suite.repository import ROOT
 
 
 def trainer_settings_page() -> str:
@@ -11,7 +11,7 @@ def trainer_settings_page() -> str:
     node = _settings_class()
     about = (ast.get_docstring(node) or "").split("\n\nRaises:")[0]
     parts = [
-        "# stapo.training.config\n\n## StapoConfig\n",
+        "# stapo.core.config\n\n## StapoConfig\n",
         about.replace("\n", " ").replace("  ", "\n\n") + "\n",
         "[Recipes](../../recipes/README.md#stapotrainer) has an example. The settings of TRL that the update "
         "uses keep their meaning.\n",

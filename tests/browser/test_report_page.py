@@ -9,8 +9,8 @@ import pytest
 from finished_study import finish
 from playwright.sync_api import expect, sync_playwright
 
-from stapo.analysis import charts, report
-from stapo.study import parse_study
+from stapo.suite.analysis import charts, report
+from stapo.suite.study import parse_study
 
 pytestmark = pytest.mark.slow
 FIGURES = ["entropy", "reward", "silenced_fraction", "token_frequencies"]

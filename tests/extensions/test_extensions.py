@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 from programs import python
 
-from stapo.repository import ROOT
+from stapo.suite.repository import ROOT
 
 pytestmark = [pytest.mark.slow, pytest.mark.pipeline]
 
 CHAIN = (ROOT / "benchmarks/tiny/chain-6.yaml").read_text()
 ADDED: dict[str, dict[str, tuple[str, str]]] = {
     "method": {
-        "stapo/methods/__init__.py": (
+        "stapo/core/methods/__init__.py": (
             "METHODS: dict[str, Method] = {\n",
             '    "tight": replace(\n        JUSTRL, title="Tight clips", clip_high=0.22, source="eq. 2",\n'
             "    ),\n",
@@ -38,18 +38,19 @@ ADDED: dict[str, dict[str, tuple[str, str]]] = {
         )
     },
     "figure": {
-        "stapo/analysis/figures/kept.py": (
+        "stapo/suite/analysis/figures/kept.py": (
             "",
-            '"""Kept tokens."""\nfrom stapo.exhibits import Exhibit\nEXHIBIT = Exhibit(title="Kept tokens")\n'
-            "def make(artefacts):\n    from stapo.analysis.curves import over_steps\n"
+            '"""Kept tokens."""\nfrom stapo.suite.exhibits import Exhibit\n'
+            'EXHIBIT = Exhibit(title="Kept tokens")\n'
+            "def make(artefacts):\n    from stapo.suite.analysis.curves import over_steps\n"
             '    return over_steps(artefacts, "reward", EXHIBIT.title, "reward again")\n',
         )
     },
     "table": {
-        "stapo/analysis/tables/sizes.py": (
+        "stapo/suite/analysis/tables/sizes.py": (
             "",
-            '"""Sizes."""\nfrom stapo.analysis.table import Column, Table\n'
-            "from stapo.exhibits import Exhibit\n"
+            '"""Sizes."""\nfrom stapo.suite.analysis.table import Column, Table\n'
+            "from stapo.suite.exhibits import Exhibit\n"
             'EXHIBIT = Exhibit(title="Sizes")\ndef make(artefacts):\n'
             '    columns = [Column("Size", lambda row: row, text=True)]\n'
             "    rows = artefacts.study.run.sizes\n"
@@ -57,15 +58,15 @@ ADDED: dict[str, dict[str, tuple[str, str]]] = {
         )
     },
     "command": {
-        "stapo/cli/tools.py": (
+        "stapo/suite/cli/tools.py": (
             "def print_json(",
             '@app.command()\ndef greet() -> None:\n    """Greet."""\n    typer.echo("hello")\n\n\n',
         )
     },
     "stage": {
-        "stapo/stages/census.py": (
+        "stapo/suite/stages/census.py": (
             "",
-            '"""Numbers of prompts."""\nfrom stapo.stages import Job, Stage\ndef jobs(of):\n'
+            '"""Numbers of prompts."""\nfrom stapo.suite.stages import Job, Stage\ndef jobs(of):\n'
             '    out = f"results/{of.study.name}/data/census.json"\n'
             '    yield Job("census", "", {"recipe": 1}, {"prompts": of.one("prompts", "")}, (out,))\n'
             "def run(of, jobs, how):\n    raise NotImplementedError\n"
@@ -93,10 +94,10 @@ run: {methods: [tight, rare], decodings: [t1.0-p1.0], benchmarks: [sums]}
 REAL = """
 from pathlib import Path
 from finished_study import finish
-from stapo.analysis.artefacts import Artefacts
-from stapo.analysis.charts import write_figure
-from stapo.analysis.tables import write_evidence
-from stapo.study import read_study
+from stapo.suite.analysis.artefacts import Artefacts
+from stapo.suite.analysis.charts import write_figure
+from stapo.suite.analysis.tables import write_evidence
+from stapo.suite.study import read_study
 study = read_study(Path({study!r}))
 finish(study, Path())
 artefacts = Artefacts(study)

@@ -5,7 +5,7 @@ import json
 import pytest
 from programs import python
 
-from stapo.repository import ROOT
+from stapo.suite.repository import ROOT
 
 
 @pytest.mark.slow

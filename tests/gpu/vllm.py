@@ -22,16 +22,17 @@ if find_spec("vllm") and not torch.cuda.is_available():
 from training_jobs import job_in
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
-from stapo.models.shapes import SHAPES, Shape
-from stapo.models.tiny import build_tokenizer
-from stapo.provenance import processor, version, write_sums
-from stapo.repository import ROOT
-from stapo.study.schema import EngineSettings, TrainingSettings
-from stapo.study.sources import TinyData
-from stapo.training.prompts import write_prompts
-from stapo.training.rewards import BUILT_IN
-from stapo.training.run import train
-from stapo.training.trainer import StapoTrainer
+from stapo.core.checksums import write_sums
+from stapo.core.trainer import StapoTrainer
+from stapo.suite.models.shapes import SHAPES, Shape
+from stapo.suite.models.tiny import build_tokenizer
+from stapo.suite.provenance import processor, version
+from stapo.suite.repository import ROOT
+from stapo.suite.study.schema import EngineSettings, TrainingSettings
+from stapo.suite.study.sources import TinyData
+from stapo.suite.training.prompts import write_prompts
+from stapo.suite.training.rewards import BUILT_IN
+from stapo.suite.training.run import train
 
 PACKAGES = ("torch", "transformers", "trl", "accelerate", "vllm")
 TINY = Shape(2, 64, 4, 2, 32, 128, True, 512)

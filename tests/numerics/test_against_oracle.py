@@ -10,7 +10,7 @@ import torch
 from hypothesis import Phase, example, given, settings, strategies as st
 from torch import Tensor
 
-from stapo.objective import (
+from stapo.core.objective import (
     SELECTIONS,
     clipped_surrogate,
     silence_random,

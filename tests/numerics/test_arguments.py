@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from stapo.methods.parts import PARTS
-from stapo.objective import (
+from stapo.core.methods.parts import PARTS
+from stapo.core.objective import (
     SELECTIONS,
     at_resolution,
     clipped_surrogate,
@@ -21,9 +21,9 @@ from stapo.objective import (
     token_mean,
     token_weights,
 )
-from stapo.objective.penalties import PENALTIES
-from stapo.objective.surrogates import SURROGATES
-from stapo.objective.weightings import WEIGHTINGS
+from stapo.core.objective.penalties import PENALTIES
+from stapo.core.objective.surrogates import SURROGATES
+from stapo.core.objective.weightings import WEIGHTINGS
 
 STATISTICS = ("logps", "entropies", "advantages", "mask")
 CLIP = {"clip_low": 0.2, "clip_high": 0.28}

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from stapo.objective import (
+from stapo.core.objective import (
     SELECTIONS,
     group_advantages,
     keep_high_entropy,

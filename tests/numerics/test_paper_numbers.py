@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from stapo.objective import gradient_norm_bounds, group_advantages, logit_gradient_norm_sq
+from stapo.core.objective import gradient_norm_bounds, group_advantages, logit_gradient_norm_sq
 
 # The advantages printed in the paper's case tables, by the number of right responses out of 8.
 PRINTED = {7: "0.35", 6: "0.54", 5: "0.72", 4: "0.94", 3: "1.21", 2: "1.62", 1: "2.47"}

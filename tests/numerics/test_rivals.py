@@ -7,11 +7,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from stapo.objective.advantages import ADVANTAGES
-from stapo.objective.penalties import PENALTIES
-from stapo.objective.selection import SELECTIONS, covariances
-from stapo.objective.surrogates import SURROGATES
-from stapo.objective.weightings import WEIGHTINGS
+from stapo.core.objective.advantages import ADVANTAGES
+from stapo.core.objective.penalties import PENALTIES
+from stapo.core.objective.selection import SELECTIONS, covariances
+from stapo.core.objective.surrogates import SURROGATES
+from stapo.core.objective.weightings import WEIGHTINGS
 
 # Both sides compute in double and differ by the order of a few roundings of 1e-16 each.
 DOUBLE = {"rtol": 1e-12, "atol": 1e-12}

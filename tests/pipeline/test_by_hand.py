@@ -5,10 +5,10 @@ import shutil
 from programs import python, ran
 from synthetic import leave_out_raw_data
 
-from stapo.provenance import SUMS, file_sha256
-from stapo.publication.verify import verify
-from stapo.records.responses import read_responses
-from stapo.training.launch import LAUNCHED, accelerate_command
+from stapo.core.checksums import SUMS, file_sha256
+from stapo.suite.publication.verify import verify
+from stapo.suite.records.responses import read_responses
+from stapo.suite.training.launch import LAUNCHED, accelerate_command
 
 
 def test_in_a_clone_without_raw_data_a_cell_is_made_again_to_the_same_responses(workspace):

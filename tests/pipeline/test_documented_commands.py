@@ -20,12 +20,12 @@ import pytest
 import yaml
 from programs import ran
 
-from stapo.cli import main
-from stapo.files import write_jsonl
-from stapo.repository import ROOT
-from stapo.study import read_study
-from stapo.study.sources import TinyData
-from stapo.training.prompts import tiny_prompts
+from stapo.core.files import write_jsonl
+from stapo.suite.cli import main
+from stapo.suite.repository import ROOT
+from stapo.suite.study import read_study
+from stapo.suite.study.sources import TinyData
+from stapo.suite.training.prompts import tiny_prompts
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```(\S*)[^\n]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
@@ -90,7 +90,7 @@ def place(finished: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     # The trainer that the page on other trainers asks the reader for: ours.
     (path / "my_package").mkdir()
     (path / "my_package" / "my_module.py").write_text(
-        "from stapo.conformance.trainers import TRAINERS\n\nupdate, _ = TRAINERS['ours']\n"
+        "from stapo.core.conformance.trainers import TRAINERS\n\nupdate, _ = TRAINERS['ours']\n"
     )
     return path
 

@@ -14,11 +14,11 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from stapo.cli import main
-from stapo.files import read_jsonl
-from stapo.stages import jobs_of
-from stapo.study import parse_study
-from stapo.study.reading import resolved_path, write_resolved
+from stapo.core.files import read_jsonl
+from stapo.suite.cli import main
+from stapo.suite.stages import jobs_of
+from stapo.suite.study import parse_study
+from stapo.suite.study.reading import resolved_path, write_resolved
 
 BLOCK = 4096
 MOUNT = ["mount", "-t", "tmpfs", "-o"]

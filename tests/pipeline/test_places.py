@@ -5,7 +5,7 @@ import sys
 
 from programs import ran
 
-from stapo.repository import ROOT
+from stapo.suite.repository import ROOT
 
 ODD = 'it\'s a $HOME; dir & more `x` {y} "z"'
 OVERLAP = "results/smoke/data/overlap.json"

@@ -6,7 +6,7 @@ import yaml
 from programs import python
 from world import World
 
-from stapo.repository import ROOT, STUDIES
+from stapo.suite.repository import ROOT, STUDIES
 
 SMALLER = {
     "data": {"prompts": 64},

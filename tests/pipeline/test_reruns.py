@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from world import STATES, World, counted
 
-from stapo.provenance import SUMS
-from stapo.stages import jobs_of
-from stapo.study import merge
+from stapo.core.checksums import SUMS
+from stapo.suite.stages import jobs_of
+from stapo.suite.study import merge
 
 OWN_ARGS = {"tau_p": 0.003, "quantile": 0.5}
 OWN = {"base": "stapo", "selection": "mine.py:mine", "selection_args": OWN_ARGS}

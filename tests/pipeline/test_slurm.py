@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 from world import STATES, World
 
-from stapo import paths
-from stapo.repository import ROOT
-from stapo.stages import jobs_of
+from stapo.suite import paths
+from stapo.suite.repository import ROOT
+from stapo.suite.stages import jobs_of
 
 CACHE = ROOT / ".cache" / "slurm"
 DEBIAN = (

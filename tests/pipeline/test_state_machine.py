@@ -18,10 +18,10 @@ import pytest
 from rich.console import Console
 from world import STATES, World
 
-from stapo import paths
-from stapo.operations.status import print_status, progress
-from stapo.stages import jobs_of
-from stapo.study import Study
+from stapo.suite import paths
+from stapo.suite.operations.status import print_status, progress
+from stapo.suite.stages import jobs_of
+from stapo.suite.study import Study
 
 SEQUENCES = int(os.environ.get("STAPO_SEQUENCES", "2"))
 LONGEST_SECONDS = 8.0

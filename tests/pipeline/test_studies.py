@@ -5,9 +5,9 @@ import yaml
 from programs import python
 from world import STATES, World
 
-from stapo.repository import ROOT, STUDIES
-from stapo.stages import jobs_of
-from stapo.study import merge, read_study
+from stapo.suite.repository import ROOT, STUDIES
+from stapo.suite.stages import jobs_of
+from stapo.suite.study import merge, read_study
 
 PROFILES = ROOT / "workflows" / "profiles"
 

@@ -15,19 +15,27 @@ import pytest
 from programs import ran
 from synthetic import leave_out_raw_data
 
-from stapo.evaluation.scores import score
-from stapo.files import fingerprint, read_jsonl, write_jsonl
-from stapo.provenance import SUMS, file_sha256
-from stapo.publication.folder import (
+from stapo.core.checksums import SUMS, file_sha256
+from stapo.core.files import fingerprint, read_jsonl, write_jsonl
+from stapo.suite.evaluation.scores import score
+from stapo.suite.publication.folder import (
     about_study,
     admit,
     layout,
     read_published_study,
     write_provenance,
 )
-from stapo.publication.verify import CHECKS, LIMITS, RAW_CHECKS, SUMMARY, guarded, opened, verify
-from stapo.records.scores import METADATA_KEY, read_identity
-from stapo.study import StudyError, parse_study
+from stapo.suite.publication.verify import (
+    CHECKS,
+    LIMITS,
+    RAW_CHECKS,
+    SUMMARY,
+    guarded,
+    opened,
+    verify,
+)
+from stapo.suite.records.scores import METADATA_KEY, read_identity
+from stapo.suite.study import StudyError, parse_study
 
 pytestmark = pytest.mark.slow
 

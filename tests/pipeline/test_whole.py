@@ -2,7 +2,7 @@
 
 from programs import python
 
-from stapo.repository import ROOT
+from stapo.suite.repository import ROOT
 
 
 def test_a_reduced_study_runs_reruns_and_verifies(workspace):

@@ -14,8 +14,8 @@ from typing import Any
 
 import yaml
 
-from stapo.repository import ROOT, STUDIES
-from stapo.study import Study, merge, read_study
+from stapo.suite.repository import ROOT, STUDIES
+from stapo.suite.study import Study, merge, read_study
 
 STUB = Path(__file__).with_name("stub")
 SNAKEMAKE = [sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile")]

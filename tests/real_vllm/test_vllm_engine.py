@@ -8,14 +8,14 @@ from judge_model import SETTINGS as JUDGE, build
 
 pytest.importorskip("vllm", reason="make test-vllm")
 
-from stapo.evaluation.generate import Benchmark, generate
-from stapo.evaluation.scores import Judgement, Question
-from stapo.evaluation.verifier import judge
-from stapo.files import read_jsonl
-from stapo.models.tiny import build_tiny
-from stapo.study.schema import Decoding, EngineSettings, Evaluation
-from stapo.study.sources import TinyModel
-from stapo.tasks import benchmark_definitions
+from stapo.core.files import read_jsonl
+from stapo.suite.evaluation.generate import Benchmark, generate
+from stapo.suite.evaluation.scores import Judgement, Question
+from stapo.suite.evaluation.verifier import judge
+from stapo.suite.models.tiny import build_tiny
+from stapo.suite.study.schema import Decoding, EngineSettings, Evaluation
+from stapo.suite.study.sources import TinyModel
+from stapo.suite.tasks import benchmark_definitions
 
 os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
 SETTINGS = EngineSettings(vllm_evaluation_memory=0.2)

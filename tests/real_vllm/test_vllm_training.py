@@ -14,10 +14,10 @@ pytest.importorskip("vllm", reason="make test-vllm")
 import yaml
 from vllm_on_cpu import processes
 
-from stapo.files import read_jsonl
-from stapo.repository import ROOT
-from stapo.study import read_study
-from stapo.training.checkpoints import attempts
+from stapo.core.attempts import attempts
+from stapo.core.files import read_jsonl
+from stapo.suite.repository import ROOT
+from stapo.suite.study import read_study
 
 PROGRAM = Path(__file__).with_name("vllm_training.py")
 STEPS = 6

@@ -16,10 +16,10 @@ from safetensors.torch import save_file
 from training_jobs import job_in, parity_reward
 from trl.generation.vllm_generation import VLLMGeneration
 
-from stapo.study.schema import TrainingSettings
-from stapo.training.rewards import BUILT_IN
-from stapo.training.run import TrainingJob, train
-from stapo.training.trainer import StapoTrainer
+from stapo.core.trainer import StapoTrainer
+from stapo.suite.study.schema import TrainingSettings
+from stapo.suite.training.rewards import BUILT_IN
+from stapo.suite.training.run import TrainingJob, train
 
 TRAINING = TrainingSettings(
     checkpoint_every=1,

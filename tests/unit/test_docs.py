@@ -6,7 +6,7 @@ from shutil import copytree
 import pytest
 import torch
 
-from stapo.repository import ROOT
+from stapo.suite.repository import ROOT
 
 PAGES = [ROOT / "README.md", ROOT / "benchmarks" / "README.md", *(ROOT / "docs").rglob("*.md")]
 

@@ -7,14 +7,14 @@ from statistics import fmean
 
 import pytest
 
-from stapo.analysis.artefacts import Artefacts
-from stapo.analysis.interventions import Updates
-from stapo.analysis.table import with_interval
-from stapo.analysis.tables.marks import TOUCHED
-from stapo.evaluation.statistics import Interval
-from stapo.records.arms import SILENCED
-from stapo.repository import ROOT, STUDIES
-from stapo.study import read_study
+from stapo.suite.analysis.artefacts import Artefacts
+from stapo.suite.analysis.interventions import Updates
+from stapo.suite.analysis.table import with_interval
+from stapo.suite.analysis.tables.marks import TOUCHED
+from stapo.suite.evaluation.statistics import Interval
+from stapo.suite.records.arms import SILENCED
+from stapo.suite.repository import ROOT, STUDIES
+from stapo.suite.study import read_study
 
 ARMS = {
     "Entropy [nats], minus nothing silenced": 1e4,

@@ -5,7 +5,7 @@ import ast
 import pytest
 from programs import python
 
-from stapo.repository import ROOT
+from stapo.suite.repository import ROOT
 
 ORDER = (
     {"answers", "bars", "files", "methods", "objective", "reference", "repository", "text", "exhibits"},
@@ -49,4 +49,4 @@ def test_a_module_imports_only_what_lies_above_it(path):
 
 
 def test_study_and_program_start_without_torch():
-    python("-c", "import sys, stapo.study, stapo.cli; sys.exit('torch' in sys.modules)")
+    python("-c", "import sys, stapo.suite.study, stapo.suite.cli; sys.exit('torch' in sys.modules)")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from programs import python, ran
 
-from stapo.repository import ROOT
+from stapo.suite.repository import ROOT
 
 BUILD = "import setuptools.build_meta as made; print(made.build_{0}({1!r}))"
 DATA = ("reference/paper.yaml", "analysis/templates/report.html.j2", "conformance/fixtures.json")

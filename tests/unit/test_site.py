@@ -5,10 +5,10 @@ import sys
 
 import typer.main
 
-from stapo.cli import app
-from stapo.methods import METHODS, SELECTION_SPECS
-from stapo.repository import ROOT
-from stapo.study import study_schema
+from stapo.core.methods import METHODS, SELECTION_SPECS
+from stapo.suite.cli import app
+from stapo.suite.repository import ROOT
+from stapo.suite.study import study_schema
 
 sys.path.insert(0, str(ROOT / "docs" / "site"))
 from reference import pages

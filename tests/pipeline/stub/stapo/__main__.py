@@ -15,11 +15,11 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from stapo import paths, stages
-from stapo.cli import main
-from stapo.locks import work_directory
-from stapo.provenance import file_sha256, write_sums
-from stapo.stages import Job, Jobs, train
+from stapo.core.checksums import file_sha256, write_sums
+from stapo.suite import paths, stages
+from stapo.suite.cli import main
+from stapo.suite.locks import work_directory
+from stapo.suite.stages import Job, Jobs, train
 
 STEPS = 8
 FAIL, SLOW = Path("FAIL"), Path("SLOW")
@@ -74,7 +74,7 @@ def scores(of: Jobs, job: Job) -> bytes:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from stapo.stages.evaluate import cell
+    from stapo.suite.stages.evaluate import cell
 
     about, file = {"stapo": json.dumps(cell(of, job))}, BytesIO()
     pq.write_table(pa.table({"made": [made_from(job)]}).replace_schema_metadata(about), file)

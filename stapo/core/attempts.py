@@ -1,0 +1,79 @@
+"""The attempts of a training: when each began and ended, on what, and the energy that it used."""
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate import PartialState
+from accelerate.utils import gather_object
+
+from stapo.core.files import append_jsonl, read_jsonl
+
+ATTEMPTS = "attempts.jsonl"
+
+
+@contextmanager
+def attempt(work: Path, first_step: int, study: dict[str, Any] | None) -> Iterator[None]:
+    """Record an attempt to train: a line at the start, and another with time and energy at the end.
+
+    An attempt that is killed leaves only the first line.
+    """
+    state = PartialState()
+    started, before = time.monotonic(), energy_joules()
+    record: dict[str, Any] = {
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "after_step": first_step,
+        "command": [Path(sys.executable).name, "-m", "stapo", *sys.argv[1:]],
+        "host": os.uname().nodename,
+        "processes": state.num_processes,
+        **({} if study is None else {"study": study}),
+    }
+    if state.is_main_process:
+        attempts(work)  # Report a damaged line now, not after the last step.
+        append_jsonl(work / ATTEMPTS, record)
+    yield
+    after = energy_joules()
+    used = None if before is None or after is None else after - before
+    everywhere: list[float | None] = gather_object([used])
+    if state.is_main_process:
+        joules = [part for part in everywhere if part is not None]
+        record["seconds"] = time.monotonic() - started
+        # With one rank without an energy meter, the sum would be too small.
+        record["joules"] = sum(joules) if len(joules) == len(everywhere) else None
+        append_jsonl(work / ATTEMPTS, record)
+
+
+def attempts(work: Path) -> list[dict[str, Any]]:
+    """Return one record for each attempt; attempts that were killed have no `seconds`."""
+    remedy = "remove this line; its attempt is then not counted, and `stapo verify` may report it as missing"
+    lines = read_jsonl(work / ATTEMPTS, remedy)
+    return [*{(record["started"], record["after_step"]): record for record in lines}.values()]
+
+
+def energy_joules() -> float | None:
+    """Return the energy that this process's GPU has used since its driver was loaded; None if unknown."""
+
+    def energy(nvml: Any) -> float:
+        uuid = f"GPU-{torch.cuda.get_device_properties(torch.cuda.current_device()).uuid}"
+        handle = nvml.nvmlDeviceGetHandleByUUID(uuid)
+        return float(nvml.nvmlDeviceGetTotalEnergyConsumption(handle)) / 1000
+
+    found: float | None = ask_driver(energy) if torch.cuda.is_available() else None
+    return found
+
+
+def ask_driver(question: Callable[[Any], Any]) -> Any:
+    """Return an answer of the driver, None without one: older GPUs measure no energy, MIG slices may not."""
+    try:
+        import pynvml
+
+        pynvml.nvmlInit()
+        return question(pynvml)
+    except Exception:
+        return None

@@ -1,0 +1,236 @@
+"""The checks of a trainer's update, the recognition of its conventions, and the report on both.
+
+The tokens that a trainer keeps are those with a gradient, since every kept token of the probe has one. They
+are compared with those that known conventions keep; if several match, all are reported.
+"""
+
+import importlib
+import sys
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from stapo.core.conformance.batches import (
+    PROBE_LAYOUT,
+    TABLES,
+    Layout,
+    MiniBatch,
+    Trainer,
+    Update,
+    fixtures,
+    probe,
+    whole,
+)
+from stapo.core.methods import METHODS, Method
+from stapo.core.objective import SELECTIONS
+
+TOLERANCE = 1e-5
+"""Tolerance relative to the largest gradient: single precision passes; conventions differ by percents."""
+LAYOUTS: dict[str, Layout] = {
+    "the same in micro-batches of two": [[[row, row + 1] for row in range(0, 12, 2)]],
+    "the same in unequal micro-batches": [[[0, 1, 2], [3, 4, 5, 6, 7, 8, 9, 10, 11]]],
+    "the same on two ranks": [[list(range(6))], [list(range(6, 12))]],
+    "the same on ranks of unequal parts": PROBE_LAYOUT,
+}
+ORDER = [3, 0, 5, 11, 8, 1, 10, 4, 7, 2, 9, 6]
+PADDINGS = {
+    "the same with garbage as padding": (-9.0, -9.5, -8.0, 7.0, 5.0),
+    # A ratio of 2e34, which is still finite in single precision.
+    "the same with large numbers as padding": (-1.0, -80.0, 0.0, 1e6, 1e6),
+}
+"""Name of a check -> what stands at positions without response token, in the tensors of `TABLES`."""
+
+SCOPE, POLICY, DIVISOR = "threshold over", "probabilities and entropies of", "divisor"
+UNKNOWN, NOT_APPLICABLE = "no known convention", "not applicable"
+POLICIES = {"the behaviour policy": "old_", "the current policy": ""}
+RANKS = [[row for micro in rank for row in micro] for rank in PROBE_LAYOUT]
+MICRO_BATCHES = [micro for rank in PROBE_LAYOUT for micro in rank]
+ROWS = [row for rank in RANKS for row in rank]
+SCOPES = {
+    "the mini-batch": [ROWS],
+    "a rank": RANKS,
+    "a micro-batch": MICRO_BATCHES,
+    # TRL's, which gathers the entropies of a micro-batch.
+    "a micro-batch of all ranks together": [
+        [row for micro in step for row in micro] for step in zip(*PROBE_LAYOUT, strict=True)
+    ],
+}
+"""Name -> parts of the probe with a threshold each, starting with the paper's."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """Result of one check."""
+
+    name: str
+    holds: bool
+    detail: str
+
+
+def run_checks(trainer: Trainer, method_name: str) -> list[Check]:
+    """Return the results of all checks of a trainer.
+
+    First, its update is compared with the fixtures of the method. Then its update of one mini-batch in a
+    single micro-batch is compared with its update of the same mini-batch in several micro-batches, on several
+    ranks, in another order, and with padding. An exception of the trainer counts as a failure and is shown.
+    """
+
+    def check(
+        name: str, batch: MiniBatch, layout: Layout, method: Method, expected: Update
+    ) -> Check:
+        try:
+            found = trainer(batch, layout, method)
+        except Exception as error:  # Any exception of a trainer is a failed check.
+            return Check(name, False, f"{type(error).__name__}: {error}".splitlines()[0][:120])
+        return _compared(name, found, expected)
+
+    checks = [
+        check(one.name, one.batch, whole(one.batch), one.method, one.update)
+        for one in fixtures(method_name)
+    ]
+    batch, method = probe(method_name), METHODS[method_name]
+    try:
+        expected = trainer(batch, whole(batch), method)
+    except Exception:  # The checks above report it; there is nothing to compare with.
+        return checks
+    checks += [check(name, batch, layout, method, expected) for name, layout in LAYOUTS.items()]
+    wider = torch.cat([expected.gradient, expected.gradient.new_zeros(len(batch.mask), 3)], dim=1)
+    order = torch.tensor(ORDER)
+    changes = {"the same in another order": (batch.take(order), expected.gradient[order])}
+    for name, values in PADDINGS.items():
+        changes[name] = (_pad(batch, 3, dict(zip(TABLES, values, strict=True))), wider)
+    for name, (changed, gradient) in changes.items():
+        update = Update(expected.loss, gradient)
+        checks.append(check(name, changed, whole(changed), method, update))
+    return checks
+
+
+def _compared(name: str, found: Update, expected: Update) -> Check:
+    if found.gradient.shape != expected.gradient.shape:
+        shapes = tuple(found.gradient.shape), tuple(expected.gradient.shape)
+        return Check(name, False, f"gradient of shape {shapes[0]}, expected {shapes[1]}")
+    scale = max(float(expected.gradient.abs().max()), 1e-3)
+    gradient = float((found.gradient.double() - expected.gradient).abs().max()) / scale
+    loss = abs(found.loss - expected.loss) / max(abs(expected.loss), 1.0)
+    holds = gradient <= TOLERANCE and loss <= TOLERANCE
+    return Check(name, holds, f"gradient {gradient:.0e}, loss {loss:.0e}")
+
+
+def _pad(batch: MiniBatch, columns: int, padding: dict[str, float]) -> MiniBatch:
+    """Return a batch with more columns, and with `padding` at all positions without response token."""
+    mask = torch.cat([batch.mask, batch.mask.new_zeros(len(batch.mask), columns)], dim=1)
+    tables = {}
+    for name, value in padding.items():
+        tables[name] = torch.full(mask.shape, value, dtype=torch.double)
+        tables[name][mask] = getattr(batch, name)[batch.mask]
+    return replace(batch, **tables, mask=mask)
+
+
+def conventions(trainer: Trainer, method_name: str) -> dict[str, str]:
+    """Return the conventions of a trainer that is meant to implement a method: question -> answer."""
+    batch, method = probe(method_name), METHODS[method_name]
+    update = trainer(batch, PROBE_LAYOUT, method)
+    keep = update.gradient != 0
+    found = {SCOPE: NOT_APPLICABLE, POLICY: NOT_APPLICABLE}
+    if method.reads != "none":
+        same = [
+            (scope, policy)
+            for scope, policy in product(SCOPES, POLICIES)
+            if _kept(batch, method, scope, policy).equal(keep)
+        ]
+        neither = "no selection" if keep.equal(batch.mask) else UNKNOWN
+        found[SCOPE] = " or ".join(dict.fromkeys(scope for scope, _ in same)) or neither
+        found[POLICY] = " or ".join(dict.fromkeys(policy for _, policy in same)) or neither
+    return {**found, DIVISOR: _divisor(update, keep, batch, method)}
+
+
+def _kept(batch: MiniBatch, method: Method, scope: str, policy: str) -> Tensor:
+    """Return the (B, T) tokens of the probe that a convention keeps."""
+    keep, prefix = torch.zeros_like(batch.mask), POLICIES[policy]
+    for rows in SCOPES[scope]:
+        part = batch.take(torch.tensor(rows))
+        logps, entropies = (getattr(part, prefix + name) for name in ("logps", "entropies"))
+        tables = logps, entropies, part.advantages, part.mask
+        keep[rows] = SELECTIONS[method.selection_name](*tables, **method.selection_args)
+    return keep
+
+
+def _divisor(update: Update, keep: Tensor, batch: MiniBatch, method: Method) -> str:
+    """Return the name of the divisor of each token's loss."""
+    ratio = torch.exp(batch.logps - batch.old_logps)
+    pull = method.kl_coefficient * (1 - torch.exp(batch.ref_logps - batch.logps))
+    slope = ratio * batch.advantages.unsqueeze(1) - pull
+    found = -(slope / update.gradient)[keep].double()
+    same = [
+        name
+        for name, divisor in _divisors(keep, batch.mask).items()
+        if torch.allclose(found, divisor.expand(keep.shape)[keep], rtol=1e-4)
+    ]
+    return " or ".join(same) or UNKNOWN
+
+
+def _divisors(keep: Tensor, mask: Tensor) -> dict[str, Tensor]:
+    """Return the divisors of known trainers on the probe, (B, 1) each, with the engine's mean over ranks."""
+    means = torch.zeros(len(mask), 1, dtype=torch.double)
+    for rank, rows in zip(PROBE_LAYOUT, RANKS, strict=True):
+        means[rows] = float(len(rank) * len(PROBE_LAYOUT))
+    found = {}
+    counts = {"kept tokens": keep} | ({} if keep.equal(mask) else {"all tokens": mask})
+    for what, counted in counts.items():
+        of_response = counted.sum(dim=1, keepdim=True).double()
+        of_micro_batch = torch.zeros_like(of_response)
+        for rows in MICRO_BATCHES:
+            of_micro_batch[rows] = of_response[rows].sum()
+        found[f"{what} of the mini-batch"] = of_response.sum().expand(len(mask), 1)
+        found[f"{what} of a micro-batch, then the mean over these"] = of_micro_batch * means
+        found[f"{what} of each response, then the mean over responses"] = of_response * len(mask)
+    return found
+
+
+def report(trainer: Trainer, name: str, method: str) -> tuple[list[str], bool]:
+    """Return lines with all checks and conventions, and whether all checks hold.
+
+    Raises:
+        ValueError: the method has no fixtures.
+    """
+    checks = run_checks(trainer, method)
+    holds = all(check.holds for check in checks)
+    width = max(len(check.name) for check in checks)
+    lines = [f"{name} as {method}", ""]
+    lines.append(f"{'check':{width}}  {'verdict':13}  largest difference, relative")
+    for one in checks:
+        verdict = "holds" if one.holds else "does not hold"
+        lines.append(f"{one.name:{width}}  {verdict:13}  {one.detail}".rstrip())
+    try:
+        found = conventions(trainer, method)
+    except Exception as error:  # A trainer may raise anything; its checks are printed above.
+        return [*lines, "", f"conventions: {type(error).__name__}: {error}"], False
+    lines += ["", *(f"{question}: {answer}" for question, answer in found.items())]
+    return lines, holds
+
+
+def find_trainer(name: str) -> tuple[Trainer, str]:
+    """Return a shipped trainer or the function of a module, and the method that it is meant to implement.
+
+    Raises:
+        ValueError: there is no such trainer.
+    """
+    module, colon, function = name.partition(":")
+    if not colon:
+        from stapo.core.conformance.trainers import TRAINERS
+
+        if name not in TRAINERS:
+            expected = ", ".join(TRAINERS)
+            raise ValueError(f"--trainer: expected {expected} or module:function, found {name}")
+        return TRAINERS[name]
+    sys.path.append("")  # Search the working directory too, after all other directories.
+    try:
+        found: Any = getattr(importlib.import_module(module), function)
+    except Exception as error:  # The import of a module may raise anything.
+        raise ValueError(f"--trainer: {name}: {type(error).__name__}: {error}") from error
+    if not callable(found):
+        raise ValueError(f"--trainer: {name}: expected a function, found {type(found).__name__}")
+    return found, "stapo"

@@ -1,0 +1,154 @@
+"""The loss of micro-batches: what a method decides about tokens, and what it makes of them.
+
+Thresholds and divisors are those of the whole mini-batch: `TokenTables` is computed once, before all passes
+with gradient. B sequences of the mini-batch, R of a micro-batch, T and W response positions; nats.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from stapo.core.methods import Method
+from stapo.core.minibatch import MiniBatch
+from stapo.core.objective import clipped_surrogate, kl_k3
+from stapo.core.objective.aggregation import token_weights
+from stapo.core.objective.penalties import PENALTIES, State
+from stapo.core.objective.surrogates import SURROGATES
+from stapo.core.objective.weightings import WEIGHTINGS
+
+NUM_SUMS = 7
+"""Loss, KL, tokens clipped low and high; tokens touched, changes of their weights, weights: see `_dose`."""
+SAME = 1e-4
+"""Relative difference of a token's weight in the gradient up to which it is unchanged, as rounding."""
+
+
+@dataclass(frozen=True)
+class TokenTables:
+    """What a method decides about the tokens of a mini-batch, each (B, T), 0 outside the kept tokens."""
+
+    keep: Tensor
+    """Bool, the tokens that contribute."""
+    weights: Tensor
+    """Weight of each token in the loss, by selection, aggregation and divisor."""
+    factors: Tensor
+    """Factor of its surrogate."""
+    coefficients: Tensor
+    """Coefficient of its penalty."""
+
+    @classmethod
+    def of(
+        cls,
+        method: Method,
+        batch: MiniBatch,
+        keep: Tensor,
+        logps: Tensor,
+        entropies: Tensor,
+        group_size: int,
+        max_response_tokens: int,
+        state: State | None,
+    ) -> Self:
+        """Return the tables of a whole mini-batch; log-probs and entropies are those that select tokens."""
+        counted = keep if method.divisor == "kept" else batch.mask
+        weights = token_weights(counted, method.aggregation, group_size, length=max_response_tokens)
+        responses = batch.advantages, batch.mask
+        weighting, penalty = WEIGHTINGS[method.weighting], PENALTIES[method.penalty]
+        given: dict[str, Any] = dict(penalty.initial if state is None else state)
+        if penalty.against_proxy:
+            given["proxy"] = _required(batch.proxy_logps, "proxy_logps")
+        given |= method.arguments_of("penalty")
+        coefficients = penalty.coefficients(logps, entropies, *responses, **given)
+        old = batch.old_logps, batch.old_entropies
+        factors = weighting(*old, *responses, **method.arguments_of("weighting"))
+        return cls(keep, *(torch.where(keep, one, 0.0) for one in (weights, factors, coefficients)))
+
+    def touched(self) -> Tensor:
+        """Return (B, T) bool, the tokens that selection, weighting or penalty treat unlike most."""
+        return ~self.keep | (self.factors != 1) | (self.coefficients != 0)
+
+    def take(self, rows: Tensor) -> "TokenTables":
+        """Return the tables of some rows."""
+        return TokenTables(*(table[rows] for table in vars(self).values()))
+
+
+def _required(table: Tensor | None, name: str) -> Tensor:
+    if table is None:
+        raise ValueError(f"{name}: missing; the method needs them")
+    return table
+
+
+def micro_batch_loss(
+    logps: Tensor, entropies: Tensor | None, batch: MiniBatch, tables: TokenTables, method: Method
+) -> tuple[Tensor, Tensor]:
+    """Return the loss of some sequences, and (NUM_SUMS,) sums in double precision without gradient.
+
+    The sum over all micro-batches and ranks is the loss of the mini-batch. Log-probs and entropies, with
+    gradient, are (R, W), batch and tables have the same sequences and may be wider.
+    """
+    width = logps.shape[1]
+    mask, sign = batch.mask[:, :width], batch.advantages.unsqueeze(1)
+    values = _values(logps, entropies, batch, tables, method)
+    kl = torch.zeros_like(values)
+    if method.kl_coefficient > 0:
+        kl = kl_k3(logps, _required(batch.ref_logps, "ref_logps")[:, :width])
+        values = values - method.kl_coefficient * kl
+    # Positions after a response may be NaN or infinite: set them to 0, since 0 x NaN is NaN.
+    loss = -(values.masked_fill(~mask, 0.0) * tables.weights[:, :width]).sum()
+    ratio = torch.exp(logps.detach() - batch.old_logps[:, :width])
+    sums = [
+        loss.detach(),
+        kl.detach().masked_fill(~mask, 0.0).sum(),
+        (mask & (sign < 0) & (ratio < 1 - method.clip_low)).sum(),
+        (mask & (sign > 0) & (ratio > 1 + method.clip_high)).sum(),
+        *_dose(logps, entropies, batch, tables, method),
+    ]
+    return loss, torch.stack([value.double() for value in sums])
+
+
+def _values(
+    logps: Tensor, entropies: Tensor | None, batch: MiniBatch, tables: TokenTables, method: Method
+) -> Tensor:
+    """Return (R, W) values of tokens that the loss averages: factor x surrogate - coefficient x penalty."""
+    width = logps.shape[1]
+    old, mask = batch.old_logps[:, :width], batch.mask[:, :width]
+    surrogate = SURROGATES[method.surrogate]
+    values = surrogate(logps, old, batch.advantages, mask, **method.arguments_of("surrogate"))
+    if method.weighting != "none":
+        values = values * tables.factors[:, :width]
+    if method.penalty != "none":
+        penalty = PENALTIES[method.penalty]
+        if penalty.against_proxy:
+            old = _required(batch.proxy_logps, "proxy_logps")[:, :width]
+        given = _required(entropies, "entropies")
+        coefficients = tables.coefficients[:, :width]
+        quantity = penalty.quantity(logps, given, old)
+        # A product with 0 would have a gradient of 0 x NaN.
+        values = values - torch.where(coefficients != 0, coefficients * quantity, 0.0)
+    return values
+
+
+def _dose(
+    logps: Tensor, entropies: Tensor | None, batch: MiniBatch, tables: TokenTables, method: Method
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return how many tokens a method touches, the sum of the changes of their weights, and that of weights.
+
+    The weight of a token is the derivative of its value by its log-prob; it is compared with that of the
+    clipped surrogate with the method's clip and the usual advantages, in which nothing is silenced. The
+    divisor is not compared.
+    """
+    width = logps.shape[1]
+    mask, old = batch.mask[:, :width], batch.old_logps[:, :width]
+    usual = batch.advantages if batch.group_advantages is None else batch.group_advantages
+    with torch.enable_grad():
+        leaf = logps.detach().masked_fill(~mask, 0.0).requires_grad_()
+        given = None if entropies is None else entropies.detach().masked_fill(~mask, 0.0)
+        own = _values(leaf, given, batch, tables, method).masked_fill(~tables.keep[:, :width], 0.0)
+        clips = method.clip_low, method.clip_high, method.dual_clip
+        plain = clipped_surrogate(leaf, old, usual, *clips).masked_fill(~mask, 0.0)
+        of_own, of_plain = (torch.autograd.grad(one.sum(), leaf)[0] for one in (own, plain))
+    change = (of_own - of_plain).abs()
+    touched = change > SAME * of_plain.abs().clamp(min=SAME)
+    if PENALTIES[method.penalty].of_entropy:
+        touched |= tables.coefficients[:, :width] != 0
+    return (touched & mask).sum(), change.sum(), of_plain.abs().sum()

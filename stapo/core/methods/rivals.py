@@ -1,0 +1,101 @@
+"""Methods of other papers, each with its authors' settings and on STAPO's base: its clip and token mean.
+
+Only formulas and numbers are theirs; where they leave something open, the docstring of the function in
+`stapo.core.objective` names our choice. Like `stapo.core.methods`, this module does not import torch.
+"""
+
+from typing import Any
+
+from stapo.core.methods.parts import Method
+
+
+def _rival(title: str, source: str, **own: Any) -> Method:
+    base: dict[str, Any] = {"clip_low": 0.2, "clip_high": 0.28, "aggregation": "token_mean"}
+    return Method(title=title, source=source, **base | own)
+
+
+KL_COV: dict[str, Any] = {"divisor": "all", "penalty": "log_ratio_of_covariant"}
+CLIP_COV: dict[str, Any] = {"divisor": "all", "selection": "drop_covariant"}
+CE_GPPO = "kept_clipped_gradients"
+
+RIVALS: dict[str, Method] = {
+    "advantage-reweighting": _rival(
+        "Advantage reweighting",
+        "arXiv 2505.12929, alpha 0.2; without its second method, Lopti",
+        weighting="by_probability",
+    ),
+    "lp-reg": _rival(
+        "Lp-Reg", "arXiv 2510.03222 v1, share 1 % (its 14B model)", penalty="divergence_of_unlikely"
+    ),
+    "stare": _rival("STARE-O1", "arXiv 2606.19236, variant O1", weighting="amplify_surprising"),
+    "kl-cov": _rival(
+        "KL-Cov",
+        "arXiv 2505.22617, share and coefficient of its 7B model; here with STAPO's clip",
+        **KL_COV,
+    ),
+    "kl-cov-authors": _rival(
+        "KL-Cov (its clip)",
+        "arXiv 2505.22617: no clip, share 0.002, coefficient 1",
+        surrogate="unclipped",
+        **KL_COV,
+    ),
+    "clip-cov": _rival("Clip-Cov", "arXiv 2505.22617; here with STAPO's clip", **CLIP_COV),
+    "clip-cov-authors": _rival(
+        "Clip-Cov (its clip)", "arXiv 2505.22617", clip_low=1.0, clip_high=1.0, **CLIP_COV
+    ),
+    "cispo": _rival(
+        "CISPO",
+        "arXiv 2506.13585; it names no cap: that of the ratio is 5, as TRL recommends",
+        surrogate="capped_weights",
+    ),
+    "qae": _rival("QAE", "arXiv 2509.22611, K 0.4", advantage="quantile"),
+    "entropy-bonus": _rival(
+        "Entropy bonus", "as studied in arXiv 2505.22617, section 4.1", penalty="entropy_bonus"
+    ),
+    "adaptive-entropy": _rival(
+        "Adaptive entropy bonus",
+        "Skywork-OR1 (arXiv 2505.22312): target 0.2, step 1e-4, at most 0.005",
+        penalty="adaptive_entropy_bonus",
+    ),
+    "dppo": _rival(
+        "DPPO-TV",
+        "arXiv 2602.04879, total variation 0.15; the weight is the ratio to the trainer's policy",
+        surrogate="within_divergence",
+    ),
+    "gspo": _rival(
+        "GSPO",
+        "arXiv 2507.18071",
+        clip_low=3e-4,
+        clip_high=4e-4,
+        aggregation="sequence_mean",
+        surrogate="clipped_sequences",
+    ),
+    "sapo": _rival("SAPO", "arXiv 2511.20347", aggregation="sequence_mean", surrogate="soft_gate"),
+    "ce-gppo": _rival(
+        "CE-GPPO",
+        "arXiv 2509.20712, 0.75 and 1 (its 7B model); here with STAPO's clip",
+        surrogate=CE_GPPO,
+    ),
+    "ce-gppo-authors": _rival(
+        "CE-GPPO (its clip)", "arXiv 2509.20712", clip_high=0.2, surrogate=CE_GPPO
+    ),
+    "w-reinforce": _rival("W-REINFORCE", "arXiv 2506.01347, weight 0.1", advantage="signed"),
+    "dr-grpo": _rival(
+        "Dr.GRPO",
+        "arXiv 2503.20783; the constant length is the maximum of a response",
+        clip_high=0.2,
+        aggregation="constant_length",
+        advantage="centred",
+    ),
+    "mirror": _rival(
+        "Mirror",
+        "S2T's rule for tokens with A < 0 (ours): a control",
+        selection="silence_spurious_negative",
+    ),
+    "matched": _rival(
+        "Random tokens",
+        "as many random tokens with A > 0 as S2T would silence (ours): a control",
+        selection="silence_matched",
+    ),
+}
+"""Name in study files and paths -> method."""

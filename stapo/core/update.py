@@ -1,0 +1,249 @@
+"""The update: token selection, token weights, loss and gradient of a mini-batch, and its record.
+
+Threshold and divisor are computed on the whole mini-batch, for any micro-batches and any number of ranks.
+This module does not depend on a trainer: it gets the model as a function of rows, and the communication of
+ranks as four operations.
+
+B sequences, T response positions; log-probs and entropies in nats.
+"""
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from stapo.core.loss import NUM_SUMS, TokenTables, micro_batch_loss
+from stapo.core.methods import SEED, Method, s2t_arguments
+from stapo.core.minibatch import Layout, MiniBatch, micro_batches_by_rank
+from stapo.core.objective import SELECTIONS, at_resolution, spurious_candidates
+from stapo.core.objective.penalties import State
+from stapo.core.objective.selection import quantiles
+from stapo.core.ranks import Ranks
+from stapo.core.step_record import QUANTILES, StepRecord
+
+Forward = Callable[[Tensor], tuple[Tensor, Tensor | None]]
+"""A forward pass: (R,) rows -> log-probs and entropies of the model, (max(R, 1), W) each, with W at least the
+longest response of these rows; with gradient, except under torch.no_grad(). With R = 0, other ranks have
+another pass, and this rank must take part in it with any row. A reference model returns no entropies."""
+
+Statistics = Literal["behaviour", "current"]
+"""The policy whose probabilities and entropies select tokens: the one that produced the responses, or the
+current one, which costs a forward pass over the rows that the selection reads, at least those with A > 0."""
+
+Selected = Callable[[Tensor, Tensor, TokenTables], None]
+"""Called once with (B, T) log-probs and entropies that select tokens, and the tables of the method."""
+
+
+def update(
+    forward: Forward,
+    batch: MiniBatch,
+    method: Method,
+    ranks: Ranks,
+    *,
+    group_size: int,
+    micro_batch_tokens: int,
+    layout: Layout = "padded",
+    statistics: Statistics = "behaviour",
+    seed: int = 0,
+    selected: Selected | None = None,
+    keep: Tensor | None = None,
+    state: State | None = None,
+    max_response_tokens: int = 1,
+) -> tuple[Tensor, StepRecord]:
+    """Compute the loss of a whole mini-batch and accumulate its gradient in the parameters of `forward`.
+
+    The mini-batch is the same on every rank; the responses of a group are consecutive rows. The budget of one
+    pass, `micro_batch_tokens`, counts prompts and responses in the `layout` of `forward`. A
+    random selection needs another `seed` in every step. `keep` (B, T) bool are the tokens that contribute,
+    None for those that the method selects; `state` is what its penalty remembers, None in its first step.
+
+    Returns:
+        The loss, () without gradient, and a record with the fields that are known here; both are the same
+        on every rank.
+    """
+    logps, entropies = batch.old_logps, batch.old_entropies
+
+    def own(needed: Tensor) -> list[Tensor]:
+        """Return this rank's micro-batches of the rows for which `needed`, (B,) bool, is true."""
+        rows = needed.nonzero().flatten()
+        by_rank = micro_batches_by_rank(
+            *batch.lengths(), rows, micro_batch_tokens, ranks.number, layout, group_size
+        )
+        return by_rank[ranks.index]
+
+    if statistics == "current":
+        logps, entropies = _current(forward, batch, method, ranks, own)
+
+    if keep is None:
+        keep = select(method, logps, entropies, batch.advantages, batch.mask, seed)
+        if method.is_own and ((total := ranks.sum(keep.float())) % ranks.number).any():
+            about = f"keeps other tokens on other ranks ({total.max():.0f} of {ranks.number})"
+            raise ValueError(f"{method.selection_name}: {about}; draw by the argument seed")
+    tables = TokenTables.of(
+        method, batch, keep, logps, entropies, group_size, max_response_tokens, state
+    )
+    if selected is not None:
+        selected(logps, entropies, tables)
+    # Without a KL term or penalty, a sequence with zero advantage has no gradient: both passes are skipped.
+    has_gradient = (batch.advantages != 0) | (method.kl_coefficient > 0)
+    has_gradient |= (tables.coefficients != 0).any(dim=1)
+    needed = (tables.weights > 0).any(dim=1) & has_gradient
+    parts = own(needed)
+    sums = ranks.sum(_accumulate(forward, batch, tables, method, ranks, parts)).tolist()
+    record = _measured(batch, logps, keep, method, sums)
+    return torch.tensor(record.loss, device=batch.mask.device), record
+
+
+def select(
+    method: Method, logps: Tensor, entropies: Tensor, advantages: Tensor, mask: Tensor, seed: int
+) -> Tensor:
+    """Return the (R, T) mask of tokens that a method keeps in a mini-batch of these rows alone.
+
+    Entropies are rounded to a fixed resolution first, so that numerical noise does not decide between
+    equal ones. The shapes are (R, T) and (R,); the seed is for a random selection.
+
+    Raises:
+        ValueError: a selection of one's own returns something else than such a mask.
+    """
+    tables = logps, at_resolution(entropies), advantages, mask
+    if isinstance(method.selection, str):
+        drawn = {SEED: seed} if method.spec.draws else {}
+        return SELECTIONS[method.selection](*tables, **method.selection_args, **drawn)
+    drawn = {SEED: seed} if SEED in inspect.signature(method.selection).parameters else {}
+    # Copies: a function that changes its arguments must not change the trainer's tables.
+    copies = [table.clone() for table in tables]
+    keep: Tensor = method.selection(*copies, **method.selection_args, **drawn)
+    _require_mask(keep, mask, method.selection_name)
+    return keep
+
+
+def _require_mask(keep: Any, mask: Tensor, name: str) -> None:
+    """Raise a ValueError unless `keep` is a bool tensor in the shape of `mask`, with tokens of it alone."""
+    if not isinstance(keep, Tensor) or (keep.dtype, keep.shape) != (torch.bool, mask.shape):
+        wanted = f"expected a bool tensor of shape {tuple(mask.shape)}"
+        is_table = isinstance(keep, Tensor)
+        found = f"{keep.dtype} of shape {tuple(keep.shape)}" if is_table else type(keep).__name__
+        raise ValueError(f"{name}: {wanted}, found {found}; fix the function")
+    if (keep & ~mask).any():
+        raise ValueError(f"{name}: keeps positions outside mask; return `mask & ...`")
+
+
+def without_gradient(
+    forward: Forward, parts: list[Tensor], like: Tensor, dtype: torch.dtype = torch.float32
+) -> tuple[Tensor, Tensor]:
+    """Return log-probs and entropies of the rows in `parts`, 0 for all other rows, in the shape of `like`."""
+    logps = torch.zeros(like.shape, dtype=dtype, device=like.device)
+    entropies = torch.zeros_like(logps)
+    with torch.no_grad():
+        for rows in parts:
+            part, entropy = forward(rows)
+            logps[rows, : part.shape[1]] = part[: len(rows)].to(dtype)
+            if entropy is not None:
+                entropies[rows, : part.shape[1]] = entropy[: len(rows)].to(dtype)
+    return logps, entropies
+
+
+def _current(
+    forward: Forward,
+    batch: MiniBatch,
+    method: Method,
+    ranks: Ranks,
+    own: Callable[[Tensor], list[Tensor]],
+) -> tuple[Tensor, Tensor]:
+    """Return (B, T) log-probs and entropies of the current policy; the old ones of rows that are not read.
+
+    Candidates are counted under every method: rows with A > 0 are read also if the selection reads none.
+    """
+    needed = batch.mask.any(dim=1)
+    if method.reads != "all":
+        needed &= batch.advantages > 0
+    computed = without_gradient(forward, own(needed), batch.mask, batch.old_logps.dtype)
+    # Each row is computed by one rank and is 0 on the others.
+    logps, entropies = (
+        torch.where(needed.unsqueeze(1), ranks.sum(values), old)
+        for values, old in zip(computed, (batch.old_logps, batch.old_entropies), strict=True)
+    )
+    return logps, entropies
+
+
+def _accumulate(
+    forward: Forward,
+    batch: MiniBatch,
+    tables: TokenTables,
+    method: Method,
+    ranks: Ranks,
+    parts: list[Tensor],
+) -> Tensor:
+    """Accumulate the gradient of this rank's micro-batches one by one; return their (NUM_SUMS,) sums."""
+    sums = torch.zeros(NUM_SUMS, dtype=torch.double, device=batch.mask.device)
+    for index, rows in enumerate(parts):
+        with ranks.synchronised(last=index == len(parts) - 1):
+            logps, entropies = forward(rows)
+            loss = logps.sum() * 0.0  # Without rows, take part in the pass of the other ranks.
+            if len(rows):
+                own = batch.take(rows), tables.take(rows)
+                loss, counted = micro_batch_loss(logps, entropies, *own, method)
+                sums += counted
+            ranks.backward(loss)
+    return sums
+
+
+def _measured(
+    batch: MiniBatch, logps: Tensor, keep: Tensor, method: Method, sums: Sequence[float]
+) -> StepRecord:
+    """Return a record of what is known here, by the log-probs that selected and the sums over the batch."""
+    loss, kl, clipped_low, clipped_high, touched, changed_by, of_all = sums
+    num_tokens = int(batch.mask.sum())
+    shared = max(num_tokens, 1)
+    # Candidates are counted for every method: with its own tau_p, or with that of the study's S2T.
+    tau_p = float(s2t_arguments(method)["tau_p"])
+    candidates = spurious_candidates(logps, batch.advantages, batch.mask, tau_p)
+    silences = method.spec.silences_candidates or method.is_own
+    silenced = int((candidates & ~keep).sum()) if silences else 0
+    entropies = batch.old_entropies[batch.mask].double() if num_tokens else torch.zeros(1).double()
+    levels = quantiles(entropies, QUANTILES).tolist()
+    lengths = batch.mask.sum(dim=1) if batch.response_lengths is None else batch.response_lengths
+    mean, largest, changed = rollout_mismatch(batch, tau_p) or (None, None, None)
+    return StepRecord(
+        zero_advantage_fraction=(batch.advantages == 0).float().mean().item(),
+        entropy=entropies.mean().item(),
+        entropy_quantiles=dict(zip(map(str, QUANTILES), levels, strict=True)),
+        num_tokens=num_tokens,
+        num_candidates=int(candidates.sum()),
+        num_silenced=silenced,
+        candidate_fraction=int(candidates.sum()) / shared,
+        silenced_fraction=silenced / shared,
+        kept_fraction=int(keep.sum()) / shared,
+        response_length=lengths.float().mean().item(),
+        clip_low_fraction=clipped_low / shared,
+        clip_high_fraction=clipped_high / shared,
+        touched_fraction=touched / shared,
+        touched_weight=changed_by / of_all if of_all else 0.0,
+        loss=loss,
+        kl=kl / shared,
+        rollout_mismatch=mean,
+        rollout_mismatch_max=largest,
+        rollout_changed_fraction=changed,
+    )
+
+
+def rollout_mismatch(batch: MiniBatch, tau_p: float) -> tuple[float, float, float] | None:
+    """Return mean and maximum difference of the rollout's log-probs from the trainer's, and a share; or None.
+
+    The share is that of the candidates which change sides, by the rollout's and the trainer's probabilities,
+    both of the policy of the rollout. Tokens without a log-prob of the rollout are left out.
+    """
+    if batch.rollout_logps is None:
+        return None
+    known = batch.mask & ~batch.rollout_logps.isnan()
+    ours, theirs = (
+        spurious_candidates(logps, batch.advantages, known, tau_p)
+        for logps in (batch.old_logps, batch.rollout_logps)
+    )
+    differences = (batch.rollout_logps.double() - batch.old_logps.double())[known].abs()
+    if not len(differences):
+        return 0.0, 0.0, 0.0
+    changed = int((ours ^ theirs).sum()) / max(int((ours | theirs).sum()), 1)
+    return differences.mean().item(), differences.max().item(), changed

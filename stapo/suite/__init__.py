@@ -1,0 +1,1 @@
+"""What reproduces a paper with the core: studies, jobs, evaluation, analysis, publication."""

@@ -1,0 +1,72 @@
+"""Comparison with the paper's table: its cells beside ours of the same revision's method.
+
+Its stated gains are claims: see `stapo.suite.analysis.tables.verdicts`.
+"""
+
+from dataclasses import astuple
+from typing import NamedTuple
+
+from stapo.core.methods import METHODS
+from stapo.suite.analysis.comparison import MainTable
+from stapo.suite.evaluation.statistics import AVERAGE, Interval
+from stapo.suite.reference import paper
+from stapo.suite.study import Study
+from stapo.suite.study.sources import PretrainedHubModel
+
+
+class Compared(NamedTuple):
+    """A cell of the main table, here and in the paper, in percent."""
+
+    revision: str
+    """Revision of the paper."""
+    size: str
+    title: str
+    """Title of the method."""
+    what: str
+    """Column of the table."""
+    ours: Interval
+    """With its 95 % interval; the paper states none."""
+    paper: float
+    difference: Interval
+    changed: str
+    """The study's changes of the method; empty without changes."""
+
+
+def compare(study: Study, table: MainTable) -> list[Compared]:
+    """Return the cells of a table that the paper's table has too."""
+    reference, found = paper()["table"], []
+    for row in table.rows:
+        stated = reference.get(table.decoding, {}).get(row.size, {}).get(row.method)
+        if stated is None or not is_papers(study, row.size):
+            continue
+        for column, value in zip([*paper()["benchmarks"], AVERAGE], stated, strict=True):
+            if column in row.cells and _is_comparable(study, column):
+                about = (reference["revision"], row.size, row.title, column)
+                own = changed(study, row.method)
+                gap = Interval(*(end - value for end in astuple(row.cells[column])))
+                found.append(Compared(*about, row.cells[column], value, gap, own))
+    return found
+
+
+def _is_comparable(study: Study, column: str) -> bool:
+    return has_papers_average(study) if column == AVERAGE else study.is_whole(column)
+
+
+def is_papers(study: Study, size: str) -> bool:
+    """Return whether the model of a size is the paper's base model, and not a test model or another model."""
+    model = study.models[size]
+    if not isinstance(model, PretrainedHubModel) or model.supervised:
+        return False
+    return bool(model.hub == paper()["models"].get(size))
+
+
+def has_papers_average(study: Study) -> bool:
+    """Return whether Avg is the mean over the paper's benchmarks, so that it can be compared."""
+    names = study.run.benchmarks
+    return {*names} == {*paper()["benchmarks"]} and all(map(study.is_whole, names))
+
+
+def changed(study: Study, name: str) -> str:
+    """Return the study's changes of a method of the paper, as text of its source; empty without changes."""
+    known, own = METHODS[name].source, study.method(name).source
+    return own.removeprefix(known).removeprefix("; ")

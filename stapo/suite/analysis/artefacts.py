@@ -1,0 +1,271 @@
+"""The recorded files of a finished study, each read and checked once: they belong to it and to each other."""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import product
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from stapo.core.files import AGAIN, DamagedFileError, read_json, read_published
+from stapo.suite import paths
+from stapo.suite.evaluation.statistics import Array
+from stapo.suite.records import interventions
+from stapo.suite.records.interventions import Intervention, read_intervention
+from stapo.suite.records.reading import read_table
+from stapo.suite.records.scores import SCHEMA, ScoreIdentity, Verdict, identity_in, read_score_file
+from stapo.suite.records.tokens import METADATA_KEY, read_token_file
+from stapo.suite.stages import jobs_of
+from stapo.suite.study import Checkpoint, Study, TrainingRun
+from stapo.suite.study.sources import TinyModel
+
+Read = TypeVar("Read")
+SAME_EVERYWHERE = ("processor", "machine", "engine")
+SAME_PACKAGES = (
+    "torch", "transformers", "lm-eval", "math-verify", "sympy", "latex2sympy2-extended",
+)  # fmt: skip
+VERDICT_COLUMNS = {"rule": "correct", "verifier": "correct_with_verifier"}
+ALL = "all"
+"""Size of a row about all base models, where these differ only in their seed."""
+MOST_LINES = 3
+"""More files than this that are missing, or made with other settings, are one line."""
+
+
+def sizes_of(study: Study) -> list[str]:
+    """Return the sizes of which a table has rows; `ALL` is first if base models differ only in their seed."""
+    sizes = study.run.sizes
+    models = [study.models[size] for size in sizes]
+    tiny = [one.model_copy(update={"seed": 0}) for one in models if isinstance(one, TinyModel)]
+    alike = len(tiny) == len(models) > 1 and all(one == tiny[0] for one in tiny)
+    return [*[ALL] * alike, *sizes]
+
+
+def units_of(study: Study, size: str, method: str) -> list[list[TrainingRun]]:
+    """Return the trainings of a method by the units of intervals: seeds, or base models for size `ALL`."""
+    of = study.run
+    if size == ALL:
+        return [[TrainingRun(one, method, seed) for seed in of.seeds] for one in of.sizes]
+    return [[TrainingRun(size, method, seed)] for seed in of.seeds]
+
+
+class Trained(NamedTuple):
+    """A method at a size, and something of each of its trainings."""
+
+    size: str
+    title: str
+    units: list[list[Any]]
+    """By `units_of`."""
+
+
+def trained(study: Study, of: Callable[[TrainingRun], Any]) -> list[Trained]:
+    """Return a row for each size and method, with something of its trainings."""
+    return [
+        Trained(size, study.title(name), [[*map(of, unit)] for unit in units_of(study, size, name)])
+        for size in sizes_of(study)
+        for name in study.run.methods
+    ]
+
+
+class StaleScoreError(ValueError):
+    """Scores do not belong to the study in its current state."""
+
+
+@dataclass
+class Cell:
+    """All responses of one row (size and method, or base) to one benchmark."""
+
+    correct: Array
+    """(S, P, N) whether responses are correct: seeds, problems, samples."""
+    rows: pd.DataFrame
+    """Columns of `ScoreRow`, without the answers."""
+
+    def mean(self, column: str) -> float:
+        """Return the mean of a column, such as the share of truncated responses."""
+        return float(self.rows[column].mean())
+
+    def share(self, *verdicts: Verdict) -> float:
+        """Return the share of responses with some verdicts."""
+        return float(self.rows["verdict"].isin(verdicts).mean())
+
+
+@dataclass
+class Scores:
+    """The scores of one decoding."""
+
+    cells: dict[tuple[str, str, str], Cell] = field(default_factory=dict)
+    """(size, method or `base`, benchmark) -> responses."""
+    provenance: dict[str, Any] = field(default_factory=dict)
+    overlap: dict[str, dict[str, int]] = field(default_factory=dict)
+    """Kind of overlap -> benchmark -> number of problems, from `data/overlap.json`."""
+    beside_reward: dict[str, Counter[str]] = field(default_factory=dict)
+    """Method -> number of `responses`, and of those on which reward and grader differ, where it is known."""
+
+
+def read_scores(study: Study, decoding: str, root: Path = Path()) -> Scores:
+    """Read every score of a decoding.
+
+    Raises:
+        StaleScoreError: files are missing, damaged or incomplete, or were made with another configuration, or
+            with other packages or hardware than the others; one line for each file, or for many.
+    """
+    tables, provenance = read_tables(study, decoding, study.table_cells(decoding), root)
+    path = root / paths.OVERLAP.format(study=study.name)
+    overlap = read_json(path) if path.exists() else {}
+    column = VERDICT_COLUMNS[study.evaluation.verdict]
+    chosen = {(size, "base"): [Checkpoint(size)] for size in study.run.sizes}
+    for run in study.runs():
+        last = study.checkpoint(*run, study.training.steps)
+        chosen.setdefault((run.size, run.method), []).append(last)
+    found = Scores(provenance=provenance, overlap=overlap)
+    shown = [name for name in SCHEMA.names if name not in ("gold", "answer")]
+    for (row, checkpoints), name in product(chosen.items(), study.run.benchmarks):
+        seeds, samples = [tables[one, name] for one in checkpoints], study.benchmarks[name].samples
+        correct = np.stack([by_problem(one, samples, column) for one in seeds]).astype(float)
+        rows = pa.concat_tables([one.select(shown) for one in seeds]).to_pandas()
+        found.cells[*row, name] = Cell(correct, rows)
+        for one in seeds:
+            if beside := (identity_in(one.schema) or {}).get("differs_from_reward"):
+                counts = found.beside_reward.setdefault(row[1], Counter())
+                counts.update({**beside, "responses": one.num_rows})
+    return found
+
+
+def read_tables(
+    study: Study, decoding: str, cells: Iterable[tuple[Checkpoint, str]], root: Path = Path()
+) -> tuple[dict[tuple[Checkpoint, str], pa.Table], dict[str, Any]]:
+    """Return the score files of some cells by checkpoint and benchmark, and their common provenance.
+
+    It raises `StaleScoreError` as `read_scores` does.
+    """
+    errors, missing, stale = list[str](), list[str](), list[str]()
+    tables: dict[tuple[Checkpoint, str], pa.Table] = {}
+    provenance: dict[str, Any] = {}
+    for checkpoint, benchmark in cells:
+        job = jobs_of(study).one("score", f"{checkpoint}/{decoding}/{benchmark}")
+        (path,) = job.outputs
+        try:
+            table, identity = read_score_file(root / path)
+        except FileNotFoundError:
+            missing.append(f"{path}: missing; run snakemake")
+            continue
+        except DamagedFileError as error:
+            errors.append(str(error))
+            continue
+        if identity.get("fingerprint") != job.fingerprint:
+            made = f"made by configuration {identity.get('fingerprint')}"
+            stale.append(f"{path}: {made}, expected {job.fingerprint}; run snakemake again")
+        else:
+            errors += _problems(path, identity, provenance)
+            if not provenance:
+                provenance |= {**identity.get("provenance", {}), "engine": identity.get("engine")}
+        tables[checkpoint, benchmark] = table
+    shown = paths.MAIN_TABLE.format(study=study.name, decoding=decoding)
+    about = "or, if the folder is without its raw data, as in git: read "
+    about += shown if (root / shown).exists() else paths.RESULTS.format(study=study.name)
+    errors = [
+        *_lines(stale, "were made with other settings or by another version: run snakemake"),
+        *_lines(missing, f"are missing: run snakemake, {about}"),
+        *errors,
+    ]
+    if errors:
+        raise StaleScoreError("\n".join(errors))
+    return tables, provenance
+
+
+def _lines(errors: Sequence[str], what: str) -> list[str]:
+    """Return the errors of some score files; one line for many, most often all of them."""
+    many = len(errors) > MOST_LINES
+    return [f"{errors[0]}; {len(errors)} score files {what}"] if many else [*errors]
+
+
+def _problems(path: str, found: ScoreIdentity, others: dict[str, Any]) -> Iterator[str]:
+    """Yield what was not the same as for the other scores."""
+    made = {**found.get("provenance", {}), "engine": found.get("engine")}
+    pairs = [(key, made.get(key), others.get(key)) for key in SAME_EVERYWHERE]
+    here, there = (one.get("packages", {}) for one in (made, others))
+    pairs += [(key, here.get(key), there.get(key)) for key in SAME_PACKAGES]
+    for key, one, other in pairs if others else ():
+        if one != other:
+            yield f"{path}: made with {key} {one}, others with {other}; evaluate all on the same"
+
+
+def by_problem(table: pa.Table, samples: int, column: str) -> Any:
+    """Return a column of a score file as an array (problems, samples), whatever the order of its rows."""
+    order = np.lexsort((table["sample"].to_numpy(), table["problem"].to_numpy()))
+    return table[column].to_numpy()[order].reshape(-1, samples)
+
+
+class Intervened(NamedTuple):
+    """The results of the interventions at a checkpoint."""
+
+    numbers: Intervention
+    tokens: pd.DataFrame
+    """Columns of `records.interventions.SCHEMA`, not to be changed."""
+
+
+class Artefacts:
+    """Reads the files of a study when they are asked for.
+
+    So figures, tables and what they are made of raise `DamagedFileError` where a file is missing, damaged,
+    incomplete or outdated, and `StaleScoreError` where scores do not belong to the study as it is now.
+    """
+
+    def __init__(self, study: Study, root: Path = Path()) -> None:
+        self.study, self.root = study, root
+        self.metrics = cache(self._metrics)
+        self.tokens = cache(self._tokens)
+        self.scores = cache(lambda decoding: read_scores(study, decoding, root))
+        self.intervention = cache(self._intervention)
+
+    def of_runs(self, read: Callable[[TrainingRun], Read]) -> dict[TrainingRun, Read]:
+        """Return what is read for each training."""
+        return {run: read(run) for run in self.study.runs()}
+
+    def titles(self) -> list[str]:
+        """Return the titles of the study's methods, in order: the `groups` of a chart."""
+        return [self.study.method(name).title for name in self.study.run.methods]
+
+    def _metrics(self, run: TrainingRun) -> Sequence[dict[str, Any]]:
+        """Return the records of all steps of a training, in order."""
+        path = paths.METRICS.format(study=self.study.name, **run._asdict())
+        if not (self.root / path).exists():
+            raise DamagedFileError(f"{path}: missing; run snakemake")
+        records = read_published(self.root / path, ("step",))
+        steps = self.study.training.steps
+        if [record["step"] for record in records] != list(range(1, steps + 1)):
+            raise DamagedFileError(f"{path}: not the steps 1 to {steps} in order; {AGAIN}")
+        return records
+
+    def _tokens(self, run: TrainingRun) -> pd.DataFrame:
+        """Return the token records of a training (columns of `records.tokens.SCHEMA`), not to be changed.
+
+        Its `attrs` are the metadata of the file, such as `vocab_size`.
+        """
+        path = paths.TOKENS.format(study=self.study.name, **run._asdict())
+        try:
+            table = read_token_file(self.root / path)
+        except FileNotFoundError as error:
+            raise DamagedFileError(f"{path}: missing; run snakemake") from error
+        # Metadata of pandas could make a column the index.
+        found: pd.DataFrame = table.to_pandas(ignore_metadata=True)
+        found.attrs |= json.loads((table.schema.metadata or {}).get(METADATA_KEY, b"{}"))
+        return found
+
+    def _intervention(self, checkpoint: Checkpoint) -> Intervened:
+        """Return the results of the interventions at a checkpoint."""
+        job = jobs_of(self.study).one("intervene", checkpoint)
+        numbers, tokens = (self.root / path for path in job.outputs)
+        for path in (numbers, tokens):
+            if not path.exists():
+                raise DamagedFileError(f"{path}: missing; run snakemake")
+        found = read_intervention(numbers)
+        table = read_table(tokens, interventions.SCHEMA).to_pandas()
+        if found.fingerprint != job.fingerprint:
+            raise DamagedFileError(f"{numbers}: made with other settings; run snakemake")
+        return Intervened(found, table)

@@ -1,0 +1,167 @@
+"""Comparison of two score files, or of two folders of them: of engines, versions, machines or checkpoints.
+
+A folder is `scores/CHECKPOINT/DECODING`; each benchmark that both have counts the same in Avg. Differences
+are paired by problem. Verdicts are the verifier's where all have the same one, otherwise those of the rules.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.text import Text
+
+from stapo.suite.analysis.artefacts import VERDICT_COLUMNS, by_problem
+from stapo.suite.analysis.table import Column, terminal_table, with_interval
+from stapo.suite.evaluation.statistics import (
+    AVERAGE,
+    Array,
+    Interval,
+    accuracies_of,
+    holm,
+    paired_difference,
+    problem_counts,
+)
+from stapo.suite.records.scores import ScoreIdentity, read_score_file
+from stapo.suite.study import StudyError
+from stapo.suite.text import visible
+
+SEED = 0
+Read = dict[str, tuple[list[str], Array, ScoreIdentity]]
+"""Benchmark -> golds (P,), the columns of `VERDICT_COLUMNS` (2, P, N), and what made the file."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compared:
+    """One accuracy of both, in percent, and its difference in points."""
+
+    benchmark: str
+    """A benchmark, or the average over those that are compared."""
+    problems: int
+    first: Interval
+    second: Interval
+    difference: Interval
+    """Second minus first."""
+    p_value: float
+    detectable: float
+    """Difference in points that is found with a power of 80 %."""
+    p_holm: float = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """Comparison of B with A; as JSON, what `stapo compare --json` prints."""
+
+    first: str
+    second: str
+    """A and B."""
+    warnings: list[str]
+    differences: list[Compared]
+
+
+def compare(first: Path, second: Path) -> Comparison:
+    """Return the comparison of two files or folders; resamples have a fixed seed.
+
+    Raises:
+        StudyError: every reason why one cannot be read, or they have nothing in common.
+    """
+    errors: list[str] = []
+    both = [_read(path, errors) for path in (first, second)]
+    if errors:
+        raise StudyError([visible(line) for line in errors])
+    if first.is_file() and second.is_file():
+        both = [{"problems": next(iter(one.values()))} for one in both]
+    names = dict.fromkeys(name for one in both for name in one)
+    common = [
+        name
+        for name in names
+        if all(name in one for one in both) and both[0][name][0] == both[1][name][0]
+    ]
+    warnings = [
+        f"{name}: not in both, or other problems; left out" for name in names if name not in common
+    ]
+    if not common:
+        raise StudyError([visible(f"{first} and {second} have no benchmark in common")])
+    warnings.append("differences are between checkpoints, not between methods")
+    made = [one[name][2] for one in both for name in common]
+    if len({one.get("decoding") for one in made}) > 1:
+        warnings.append("they are of several decodings")
+    judges = [one.get("verifier") for one in made]
+    alike = bool(judges[0]) and all(one == judges[0] for one in judges)
+    if any(judges):
+        by = "with the verifier" if alike else "by the rules, since not all have the same verifier"
+        warnings.append(f"verdicts {by}")
+    pairs = {name: [one[name][1][[int(alike)]] for one in both] for name in common}
+    rows = list(_differences(pairs))
+    adjusted = holm([row.p_value for row in rows])
+    rows = [replace(row, p_holm=p) for row, p in zip(rows, adjusted, strict=True)]
+    return Comparison(first=str(first), second=str(second), warnings=warnings, differences=rows)
+
+
+def _read(path: Path, errors: list[str]) -> Read:
+    """Return the verdicts of a file or folder; add a line for each file that cannot be read."""
+    found: Read = {}
+    files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
+    if not files or not path.exists() or files[0].suffix != ".parquet":
+        remedy = "name a folder scores/CHECKPOINT/DECODING of a study, or a file of it"
+        if below := [one for one in path.glob("**/*.parquet") if "scores" in one.parts]:
+            remedy += f", such as {min(below).parent}"
+        errors.append(f"{path}: no score files; {remedy}")
+        return found
+    for file in files:
+        try:
+            table, identity = read_score_file(file)
+            golds, *verdicts = (
+                by_problem(table, identity["samples"], name)
+                for name in ("gold", *VERDICT_COLUMNS.values())
+            )
+            arrays = np.stack(verdicts).astype(float)
+            found[file.stem] = [str(one[0]) for one in golds], arrays, identity
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            errors.append(f"{file}: no score file, or damaged: {' '.join(str(error).split())}")
+    return found
+
+
+def _differences(pairs: Mapping[str, Sequence[Array]]) -> Iterator[Compared]:
+    """Yield the difference on each benchmark, and on average where there are several."""
+    rng = np.random.default_rng(SEED)
+    counts = {name: problem_counts(pair[0].shape[1], rng) for name, pair in pairs.items()}
+    first, second = (
+        accuracies_of({name: pair[side] for name, pair in pairs.items()}, counts, pairs, rng)
+        for side in (0, 1)
+    )
+    parts = {name: [name] for name in pairs} | ({AVERAGE: [*pairs]} if len(pairs) > 1 else {})
+    for name, of in parts.items():
+        ours, theirs = ([pairs[one][side] for one in of] for side in (1, 0))
+        gap = (second.draws[name] - first.draws[name]) / 100
+        found = paired_difference(ours, theirs, gap, rng)
+        yield Compared(
+            benchmark=name,
+            problems=sum(pairs[one][0].shape[1] for one in of),
+            first=first.values[name],
+            second=second.values[name],
+            difference=found.times(100),
+            p_value=found.p_value,
+            detectable=100 * found.detectable,
+        )
+
+
+COLUMNS: list[Column[Compared]] = [
+    Column("Benchmark", lambda row: row.benchmark, text=True),
+    Column("Problems", lambda row: row.problems),
+    Column("A [%]", lambda row: row.first),
+    Column("B [%]", lambda row: row.second),
+    Column("B - A [95 %]", lambda row: with_interval(row.difference, "+.2f")),
+    Column("Detectable", lambda row: row.detectable, ".2f"),
+    Column("p (Holm)", lambda row: row.p_holm, ".4f"),
+]
+
+
+def print_comparison(found: Comparison, console: Console) -> None:
+    """Print both names, the warnings, and a table of the differences."""
+    names = [f"A = {found.first}", f"B = {found.second}"]
+    for line in [*names, *(f"warning: {line}" for line in found.warnings)]:
+        console.print(Text(visible(line)))
+    title = Text("accuracy; the intervals are not adjusted")
+    console.print(terminal_table(COLUMNS, [found.differences], title), crop=False)

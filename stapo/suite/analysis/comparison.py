@@ -1,0 +1,313 @@
+"""Computation of the paper-style table of one decoding: values, intervals, differences, headlines."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import combinations, product
+
+import numpy as np
+
+from stapo.suite.analysis.artefacts import Artefacts, Cell, Scores
+from stapo.suite.evaluation.statistics import (
+    AVERAGE,
+    Accuracies,
+    Array,
+    Difference,
+    Interval,
+    accuracies_of,
+    holm,
+    interval,
+    over_strongest,
+    paired_difference,
+    problem_counts,
+)
+from stapo.suite.stages import jobs_of
+from stapo.suite.study import Study, TrainingRun
+from stapo.suite.study.files import reader_name
+
+SHOWN = "aime24"
+BOOTSTRAP_SEED = 0
+Row = tuple[str, str]
+"""Size and method of a row."""
+Resampled = Mapping[Row, Accuracies]
+"""Row -> its accuracies. Resamples contain the same problems for all rows and for all decodings, so that
+differences of resamples are paired by problem."""
+
+
+@dataclass(frozen=True)
+class Headline:
+    """The relative gain of a method's average over the strongest baseline's, in percent."""
+
+    gains: dict[str, float]
+    """Size -> relative gain."""
+    baselines: dict[str, str]
+    """Size -> strongest baseline."""
+    mean: Interval
+    """Mean gain over the sizes; its interval is that of the cross-fitted gain."""
+    cross_fitted: float
+    """Mean cross-fitted gain over the sizes."""
+
+
+@dataclass(frozen=True)
+class TableRow:
+    """One row of every table of a decoding: a method at a size."""
+
+    size: str
+    method: str
+    title: str
+    source: str
+    """Source of the method and the study's changes of it; empty for the base model."""
+    cells: dict[str, Interval]
+    """Benchmark, then Avg -> accuracy in percent."""
+    best: frozenset[str]
+    """Columns in which no other row of the size is better."""
+    responses: dict[str, Cell]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Difference of Avg between a target and a baseline at one size, in shares of 1."""
+
+    size: str
+    """Empty if the two rows are checkpoints, of whatever size."""
+    target: str
+    baseline: str
+    difference: Difference
+    adjusted_p: float
+
+
+@dataclass(frozen=True)
+class MainTable:
+    """Content of all tables of one decoding."""
+
+    study: Study
+    decoding: str
+    samples: dict[str, int]
+    """Benchmark -> responses per problem."""
+    problems: dict[str, int]
+    rows: list[TableRow]
+    headlines: dict[str, Headline | None]
+    comparisons: list[Comparison]
+    notes: list[str]
+    made_by: str
+    """Fingerprint of everything that determines this table."""
+
+    @property
+    def titles(self) -> dict[str, str]:
+        """Method -> title."""
+        return {row.method: row.title for row in self.rows}
+
+
+def main_table(study: Study, decoding: str, scores: Scores) -> MainTable:
+    """Return the table of one decoding; resamples have a fixed seed, so that the result is deterministic."""
+    rng = np.random.default_rng(BOOTSTRAP_SEED)
+    found = resampled(study, scores, study.run.benchmarks, rng)
+    targets, baselines = study.compared()
+    pairs = {
+        (size, target, baseline): ((size, target), (size, baseline))
+        for size, target, baseline in product(study.run.sizes, targets, baselines)
+        if target != baseline
+    }
+    if not study.run.methods:
+        # Checkpoints from anywhere, each minus every earlier one: a base model comes first.
+        pairs = {
+            ("", later, earlier): ((later, "base"), (earlier, "base"))
+            for earlier, later in combinations(study.run.sizes, 2)
+        }
+    return MainTable(
+        study=study,
+        decoding=decoding,
+        samples={b: study.benchmarks[b].samples for b in study.run.benchmarks},
+        problems=_problems(study, scores),
+        rows=_rows(study, scores, found),
+        headlines={one: _headline(study, one, baselines, scores, found) for one in targets},
+        comparisons=_comparisons(pairs, study, scores, found, rng),
+        notes=[
+            *_notes(study, bool(pairs)),
+            *_reward_notes(study, scores),
+            *_overlap_notes(scores.overlap),
+        ],
+        made_by=jobs_of(study).one("tables", decoding).fingerprint,
+    )
+
+
+def resampled(
+    study: Study, scores: Scores, averaged: Sequence[str], rng: np.random.Generator
+) -> Resampled:
+    """Return the accuracies of all rows under one decoding, on all benchmarks and averaged over some."""
+    counts = {name: problem_counts(n, rng) for name, n in _problems(study, scores).items()}
+    found = {}
+    for size in study.run.sizes:
+        for method in ("base", *study.run.methods):
+            cells = {b: scores.cells[size, method, b].correct for b in counts}
+            found[size, method] = accuracies_of(cells, counts, averaged, rng)
+    return found
+
+
+def _problems(study: Study, scores: Scores) -> dict[str, int]:
+    first = study.run.sizes[0]
+    return {b: scores.cells[first, "base", b].correct.shape[1] for b in study.run.benchmarks}
+
+
+def _rows(study: Study, scores: Scores, found: Resampled) -> list[TableRow]:
+    rows = []
+    for (size, method), one in found.items():
+        others = [row.values for (other, _), row in found.items() if other == size]
+        # Values that are equal as printed are ties.
+        best = frozenset(
+            column
+            for column, cell in one.values.items()
+            if round(cell.value, 2) == max(round(row[column].value, 2) for row in others)
+        )
+        source = "" if method == "base" else study.method(method).source
+        cells = {b: scores.cells[size, method, b] for b in study.run.benchmarks}
+        rows.append(TableRow(size, method, study.title(method), source, one.values, best, cells))
+    return rows
+
+
+def _headline(
+    study: Study, target: str, baselines: Sequence[str], scores: Scores, of: Resampled
+) -> Headline | None:
+    """Return the mean over sizes of 100 (target / strongest baseline - 1); None without a baseline above 0.
+
+    The strongest baseline of a size is the one with the highest average.
+    Source: STAPO's abstract; recomputed from its table it is 7.13 at T=1.0 and 3.71 at T=0.7.
+    """
+    others = [name for name in baselines if name != target]
+    gains, strongest, crossed, draws = {}, {}, [], []
+    for size in study.run.sizes:
+        values = {name: of[size, name].values[AVERAGE].value for name in [target, *others]}
+        if max([values[name] for name in others], default=0) <= 0:
+            return None
+        strongest[size] = max(others, key=lambda name: values[name])
+        gains[size] = 100 * (values[target] / values[strongest[size]] - 1)
+        level, drawn = gain_over(scores, of, (size, target), others, study.run.benchmarks)
+        crossed.append(100 * (values[target] / max(level, 1e-9) - 1))
+        draws.append(drawn)
+    mean = interval(float(np.mean([*gains.values()])), np.mean(draws, axis=0))
+    return Headline(gains, strongest, mean, float(np.mean(crossed)))
+
+
+def gain_over(
+    scores: Scores, of: Resampled, row: Row, baselines: Iterable[str], benchmarks: Sequence[str]
+) -> tuple[float, Array]:
+    """Return `over_strongest` of a row and some baselines of its size."""
+    cells, draws = dict[str, list[Array]](), dict[str, Array]()
+    for name in baselines:
+        cells[name] = [scores.cells[row[0], name, b].correct for b in benchmarks]
+        draws[name] = of[row[0], name].draws[AVERAGE]
+    return over_strongest(of[row].draws[AVERAGE], cells, draws)
+
+
+def _comparisons(
+    pairs: Mapping[tuple[str, str, str], tuple[Row, Row]],
+    study: Study,
+    scores: Scores,
+    of: Resampled,
+    rng: np.random.Generator,
+) -> list[Comparison]:
+    """Return the first minus the second row of each pair, adjusted by Holm as one family."""
+    found = []
+    for pair, rows in pairs.items():
+        ours, theirs = (
+            [scores.cells[*row, b].correct for b in study.run.benchmarks] for row in rows
+        )
+        gap = (of[rows[0]].draws[AVERAGE] - of[rows[1]].draws[AVERAGE]) / 100
+        found.append(Comparison(*pair, paired_difference(ours, theirs, gap, rng), 1.0))
+    adjusted = holm([one.difference.p_value for one in found])
+    return [replace(one, adjusted_p=p) for one, p in zip(found, adjusted, strict=True)]
+
+
+def shown_benchmarks(study: Study) -> list[str]:
+    """Return AIME24, whose accuracy the paper shows in figures, or all benchmarks of a study without it."""
+    return [SHOWN] if SHOWN in study.run.benchmarks else [*study.run.benchmarks]
+
+
+@lru_cache(maxsize=16)
+def accuracies(artefacts: Artefacts, decoding: str, averaged: tuple[str, ...]) -> Resampled:
+    """Return the accuracies of the main table's rows with the average over some benchmarks."""
+    rng = np.random.default_rng(BOOTSTRAP_SEED)
+    return resampled(artefacts.study, artefacts.scores(decoding), averaged, rng)
+
+
+def of_trainings(
+    artefacts: Artefacts, decoding: str, benchmarks: Sequence[str]
+) -> dict[TrainingRun, Interval]:
+    """Return the accuracy of each training in percent; intervals are over problems."""
+    study, scores = artefacts.study, artefacts.scores(decoding)
+    rng, problems = np.random.default_rng(BOOTSTRAP_SEED), _problems(study, scores)
+    counts, found = {b: problem_counts(problems[b], rng) for b in benchmarks}, {}
+    for run in study.runs():
+        seed = study.run.seeds.index(run.seed)
+        cells = {b: scores.cells[run.size, run.method, b].correct for b in benchmarks}
+        own = {b: cell[seed : seed + 1] for b, cell in cells.items()}
+        found[run] = accuracies_of(own, counts, benchmarks, rng).values[AVERAGE]
+    return found
+
+
+def _notes(study: Study, compares: bool) -> list[str]:
+    """Return the notes of a table, and on its differences if it has any."""
+    seeds = len(study.run.seeds)
+    over = "problems" if seeds == 1 else "problems and training seeds"
+    lines = [
+        f"Mean over samples, then problems; 95 % intervals by bootstrap over {over}.",
+        "Avg is the plain mean of the benchmarks.",
+    ]
+    if compares:
+        how = "by sign flips" if seeds == 1 else "from the resamples of the intervals"
+        lines[-1] += (
+            f" Differences are paired by problem; p-values {how}, adjusted by Holm over all "
+            "differences of this table, intervals not. Questions are summed over the "
+            "benchmarks. Detectable: the smallest difference found with a chance of 80 %."
+        )
+    if study.full_steps():
+        lines.append("Checkpoint of each training: the last.")
+    lines += _verifier_notes(study)
+    return [*lines, *seed_notes(study)]
+
+
+def seed_notes(study: Study) -> list[str]:
+    """Return what a single training seed leaves open."""
+    about = "1 training seed: no claim about the methods, only about these checkpoints."
+    return [about] if len(study.run.seeds) == 1 and study.run.methods else []
+
+
+def _verifier_notes(study: Study) -> list[str]:
+    """Return a note on the verifier, its prompt template, and whether its verdicts count."""
+    verifier = study.evaluation.verifier
+    if verifier is None:
+        return []
+    counted = "count" if study.evaluation.verdict == "verifier" else "are not counted here, also"
+    words = "{name} of {github} at {revision:.8}".format(**verifier.template)
+    return [
+        f"Answers that the rules reject {counted} where {verifier.hub} accepts them; prompt: {words}; of one "
+        f"longer than {verifier.max_prompt_tokens} tokens it read the end of the response."
+    ]
+
+
+def _reward_notes(study: Study, scores: Scores) -> list[str]:
+    """Return a note on how often grader and training reward differ; empty where it is not known."""
+    shares = [
+        f"{study.title(name)} {100 * found['accepted'] / found['responses']:.2f} % and "
+        f"{100 * found['rewarded'] / found['responses']:.2f} %"
+        for name, found in scores.beside_reward.items()
+    ]
+    about = (
+        f"the training's reward ({reader_name(study.training.reward)}) does not, and the reverse"
+    )
+    return [f"Responses that the grader accepts and {about}: {', '.join(shares)}."] * bool(shares)
+
+
+def _overlap_notes(overlap: Mapping[str, Mapping[str, int]]) -> list[str]:
+    """Return a note on benchmark problems that overlap with training prompts; empty without trainings."""
+
+    def counted(kind: str) -> str:
+        found = [f"{name} {count}" for name, count in overlap[kind].items() if count]
+        return ", ".join(found) or "none"
+
+    if not overlap:
+        return []
+    return [
+        f"Problems that are training prompts: {counted('shared')}; "
+        f"with 13 words in a row in common with one: {counted('sharing_13_words')}."
+    ]

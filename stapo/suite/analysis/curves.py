@@ -1,0 +1,205 @@
+"""Lines over the optimiser steps of every training: quantities of the metrics, and accuracy."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from math import isfinite, nan
+from statistics import fmean
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stapo.core.files import AGAIN, DamagedFileError
+from stapo.suite import paths
+from stapo.suite.analysis import charts
+from stapo.suite.analysis.artefacts import VERDICT_COLUMNS, Artefacts, read_tables
+from stapo.suite.study import Checkpoint, Study, TrainingRun
+
+Values = NDArray[np.float64]
+Number = TypeVar("Number")
+SMOOTHING = 20
+"""A moving mean over steps / SMOOTHING steps is drawn over the raw line."""
+LINE_POINTS = 200
+"""Of a line: of a longer one about every k-th point is drawn, one per one or two pixels."""
+SCALES = {"silenced_fraction": 100.0}
+"""Quantity -> unit of what is shown of it: percent."""
+
+
+def rows_of_size(
+    study: Study, size: str, values: Mapping[TrainingRun, Values]
+) -> Iterator[dict[str, Any]]:
+    """Yield the rows of the lines of each method at a size, from the (steps,) values of the trainings."""
+    for method in study.run.methods:
+        found = {seed: values[TrainingRun(size, method, seed)] for seed in study.run.seeds}
+        yield from smoothed(found, study.method(method).title)
+
+
+def lines_of(study: Study) -> str:
+    """Return what lines over the steps show, for captions."""
+    steps = study.training.steps
+    if len(study.run.seeds) > 1:
+        return f"Lines: mean over the training seeds. Pale behind them: each training, {smoothing(steps)}."
+    return f"Lines: {smoothing(steps)}. Pale behind them: the values of the steps."
+
+
+def values_of(artefacts: Artefacts, run: TrainingRun, name: str) -> Values:
+    """Return the (steps,) values of a quantity of the metrics in a training."""
+
+    def number(value: Any) -> float:
+        if not isfinite(found := float(value)):
+            raise ValueError("not finite")
+        return found
+
+    return SCALES.get(name, 1) * np.array(_read(artefacts, run, name, number))
+
+
+def quantiles_of(artefacts: Artefacts, run: TrainingRun) -> dict[float, Values]:
+    """Return level -> (steps,) quantile of the entropies in a training, of the levels of all steps."""
+
+    def numbers(quantiles: Any) -> dict[float, float]:
+        return {float(level): float(value) for level, value in quantiles.items()}
+
+    found = _read(artefacts, run, "entropy_quantiles", numbers)
+    levels = set.intersection(*map(set, found))
+    return {level: np.array([one[level] for one in found]) for level in levels}
+
+
+def _read(
+    artefacts: Artefacts, run: TrainingRun, name: str, number: Callable[[Any], Number]
+) -> list[Number]:
+    """Return a quantity of the metrics of each step."""
+    records = artefacts.metrics(run)
+    try:
+        return [number(record[name]) for record in records]
+    except (KeyError, AttributeError, TypeError, ValueError, OverflowError) as error:
+        path = paths.METRICS.format(study=artefacts.study.name, **run._asdict())
+        raise DamagedFileError(f"{path}: no number {name} in every step; {AGAIN}") from error
+
+
+def smoothed(values: Mapping[int, Values], title: str) -> Iterator[dict[str, Any]]:
+    """Yield the rows of the lines of a method, from the (steps,) values of its trainings by seed.
+
+    Of several trainings, the moving mean of each is pale, behind their mean. Of one, its values are pale,
+    behind their moving mean; there is only one line if both are the same.
+    """
+    steps = range(1, len(next(iter(values.values()))) + 1)
+    width = width_of(len(steps))
+    if len(values) == 1 and width > 1:
+        ((seed, raw),) = values.items()
+        yield from line_of(steps, raw, title, seed=seed, pale=1)
+    yield from with_mean(
+        {seed: moving_mean(one, width) for seed, one in values.items()}, steps, title
+    )
+
+
+def with_mean(
+    lines: Mapping[int, Iterable[float]], x: Iterable[float], title: str
+) -> Iterator[dict[str, Any]]:
+    """Yield the rows of the line of each training, by seed; of several, pale behind their mean."""
+    several, x, found = len(lines) > 1, [*x], {seed: [*y] for seed, y in lines.items()}
+    for seed, y in found.items():
+        yield from line_of(x, y, title, seed=seed, pale=int(several))
+    if several:
+        yield from line_of(x, np.mean([*found.values()], axis=0), title)
+
+
+def line_of(
+    x: Iterable[float], y: Iterable[float], group: str, **more: Any
+) -> list[dict[str, Any]]:
+    """Return the rows of a line; of a long one, every k-th and the last."""
+    rows = [
+        {"x": at, "y": float(value), "group": group, **more} for at, value in zip(x, y, strict=True)
+    ]
+    every = -(-len(rows) // LINE_POINTS) or 1
+    return [row for i, row in enumerate(rows) if i % every == 0 or i == len(rows) - 1]
+
+
+def width_of(steps: int) -> int:
+    """Return the number of steps of the moving mean."""
+    return max(1, steps // SMOOTHING)
+
+
+def smoothing(steps: int) -> str:
+    """Return what lines over the steps show, for captions."""
+    width = width_of(steps)
+    return f"moving mean over {width} steps" if width > 1 else "values of the steps"
+
+
+def moving_mean(values: Values, width: int) -> Values:
+    """Return the centred moving mean; at the ends, only over existing values."""
+    # The mode "same" of numpy would return `width` values where there are fewer.
+    kernel, inside = np.ones(width), slice((width - 1) // 2, (width - 1) // 2 + len(values))
+    count = np.convolve(np.ones(len(values)), kernel)[inside]
+    mean: Values = np.convolve(values, kernel)[inside] / count
+    return mean
+
+
+def shares_of(
+    artefacts: Artefacts, decoding: str, benchmarks: list[str]
+) -> dict[Checkpoint, float]:
+    """Return the accuracy of each checkpoint that answered all of some benchmarks."""
+    study = artefacts.study
+    column = VERDICT_COLUMNS[study.evaluation.verdict]
+    cells = [cell for cell in study.cells(decoding) if cell[1] in benchmarks]
+    tables, _ = read_tables(study, decoding, cells, artefacts.root)
+    return {
+        checkpoint: fmean(np.mean(tables[checkpoint, b][column].to_numpy()) for b in benchmarks)
+        for checkpoint in study.checkpoints()
+        if {*benchmarks} <= {*study.answered(checkpoint, decoding)}
+    }
+
+
+def curves_of(study: Study) -> list[tuple[str, list[str]]]:
+    """Return decoding and benchmarks of each row of panels, without duplicates."""
+    curve, tests = study.evaluation.curve, study.run.benchmarks
+    found = [(name, tests) for name in study.run.decodings] if study.full_steps() else []
+    if curve and (curve.decoding, {*curve.benchmarks}) not in [(d, {*b}) for d, b in found]:
+        found.append((curve.decoding, curve.benchmarks))
+    return found
+
+
+def accuracy_label(study: Study, benchmarks: list[str]) -> str:
+    """Return what an axis of accuracy over some benchmarks is labelled with."""
+    if {*benchmarks} == {*study.run.benchmarks} and len(benchmarks) > 1:
+        return "Avg over the benchmarks [%]"
+    names = [f"{name} avg@{study.benchmarks[name].samples}" for name in benchmarks]
+    return names[0] + " [%]" if len(names) == 1 else f"Avg over {', '.join(benchmarks)} [%]"
+
+
+def accuracy_line(
+    study: Study, run: TrainingRun, shares: Mapping[Checkpoint, float]
+) -> dict[int, float]:
+    """Return step -> accuracy in percent of a training's checkpoints with scores; 0 is the base model."""
+    steps = (*study.kept_steps(), study.training.steps)
+    line = {0: Checkpoint(run.size)} | {step: study.checkpoint(*run, step) for step in steps}
+    return {step: 100 * shares[one] for step, one in line.items() if one in shares}
+
+
+def over_steps(
+    artefacts: Artefacts,
+    name: str,
+    title: str,
+    label: str,
+    log: bool = False,
+    reference: tuple[float, str] | None = None,
+) -> Any:
+    """Return a quantity of the metrics: a panel per size, a line per method and one per training.
+
+    `reference` is height and label of a horizontal line.
+    """
+    study, panels = artefacts.study, []
+    values = artefacts.of_runs(lambda run: values_of(artefacts, run, name))
+    group = charts.colours(artefacts.titles())
+    x, y = charts.x_axis("optimiser step", whole=True), charts.y_axis(label, log=log)
+    line = charts.rule(*reference) if reference else []
+    for size in study.run.sizes:
+        rows = [*rows_of_size(study, size, values)]
+        if log:
+            # A group without a value above 0 has no line: Vega warns of a scale without values.
+            above = {row["group"] for row in rows if row["y"] > 0}
+            rows = [row for row in rows if row["group"] in above]
+            rows = [row | {"y": row["y"] if row["y"] > 0 else nan} for row in rows]
+        panels.append(charts.panel([*charts.lines(rows, x, y, group), *line], size))
+    caption = f"{title} over the optimiser steps. {lines_of(study)}"
+    if log:
+        caption += " A logarithmic axis has no 0: there, a line has a gap."
+    return charts.grid(panels, caption, share_y=True)

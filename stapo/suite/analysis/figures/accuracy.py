@@ -1,0 +1,43 @@
+"""Accuracy of intermediate checkpoints."""
+
+from typing import Any
+
+from stapo.suite.analysis import charts
+from stapo.suite.analysis.artefacts import Artefacts
+from stapo.suite.analysis.curves import (
+    accuracy_label,
+    accuracy_line,
+    curves_of,
+    shares_of,
+    with_mean,
+)
+from stapo.suite.exhibits import Exhibit
+from stapo.suite.study import TrainingRun
+
+EXHIBIT = Exhibit(order=30, title="Accuracy", needs="checkpoints")
+
+
+def make(artefacts: Artefacts) -> Any:
+    """Return accuracy over steps, with the base model as step 0: a panel per decoding and size.
+
+    Each row of panels shows one decoding and some benchmarks, at the steps evaluated on all of them.
+    """
+    study, panels = artefacts.study, []
+    group, x = charts.colours(artefacts.titles()), charts.x_axis("optimiser step", whole=True)
+    for decoding, benchmarks in curves_of(study):
+        shares = shares_of(artefacts, decoding, benchmarks)
+        y = charts.y_axis(accuracy_label(study, benchmarks))
+        for size in study.run.sizes:
+            rows: list[dict[str, Any]] = []
+            for method in study.run.methods:
+                runs = [TrainingRun(size, method, seed) for seed in study.run.seeds]
+                found = {run.seed: accuracy_line(study, run, shares) for run in runs}
+                steps = [*next(iter(found.values()))]
+                values = {seed: line.values() for seed, line in found.items()}
+                rows += with_mean(values, steps, study.title(method))
+            layers = charts.lines(rows, x, y, group)
+            panels.append(charts.panel(layers, f"{size}, {study.decodings[decoding].title}"))
+    caption = "Accuracy of the intermediate checkpoints; step 0 is the base model."
+    if len(study.run.seeds) > 1:
+        caption += " Lines: mean over the training seeds, pale: each training."
+    return charts.grid(panels, caption, columns=len(study.run.sizes), share_y=True)

@@ -1,0 +1,125 @@
+"""The most frequent silenced and retained candidates, in place of the paper's clouds of words.
+
+The share of a token is estimated in all candidates of its kind of one method and size: the sum of the
+weights of its records / the sum of the weights of the kind. Tokens are compared as text, with their white
+space. Those with the same estimate are ordered as text.
+
+In a real vocabulary most tokens were recorded once, and say nothing alone: there, bars are of kinds of tokens
+(number, word and so on), with the most frequent ones as examples.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import altair as alt
+import numpy as np
+
+from stapo.suite.analysis import charts
+from stapo.suite.analysis.artefacts import Artefacts
+from stapo.suite.analysis.evidence.estimates import Mask, share
+from stapo.suite.analysis.evidence.recorded import NO_SILENCED, Recorded, recorded, thresholds
+from stapo.suite.analysis.evidence.words import KINDS as WORDS, kind as kind_of
+from stapo.suite.exhibits import Exhibit
+from stapo.suite.text import token_quoted
+
+EXHIBIT = Exhibit(order=110, title="Silenced and retained tokens")
+SHOWN, EXAMPLES = 10, 4
+"""Tokens of each kind of candidate, and of each kind of token; per method and size; our choice."""
+CHARACTERS = 24
+"""Of a token."""
+MANY, SINGLE = 20, 0.5
+"""Bars are of kinds of tokens from as many different ones, of which so large a share was recorded once."""
+ROOM = 220
+"""Pixels for the examples of a kind."""
+KINDS = ("silenced", "retained")
+
+
+def make(artefacts: Artefacts) -> Any:
+    """Return shares of the most frequent tokens, or of kinds, as bars: a panel per size, method and kind."""
+    found, group, panels = recorded(artefacts), charts.colours(KINDS), []
+    is_grouped = any(has_many(_candidates(one)) for one in found)
+    for one in found:
+        for kind in KINDS:
+            rows = _kind_rows(one, kind) if is_grouped else _rows(one, kind)
+            layers = _labelled(rows, kind, group) if is_grouped else _bars(rows, kind, group)
+            title = f"{one.size}, {one.title}: {kind}" + ("" if rows else " (no token)")
+            panels.append(charts.panel(layers, title))
+    missing = "" if any(one.silenced.any() for one in found) else f" {NO_SILENCED}"
+    what = f"The {SHOWN} most frequent tokens"
+    if is_grouped:
+        what = f"Kinds of tokens, with up to {EXAMPLES} of the most frequent ones,"
+    caption = (
+        f"{what} among the candidates that S2T silences, or would silence, and among those that it retains, "
+        f"with 95 % intervals. {thresholds(found)}"
+    )
+    if is_grouped:
+        caption += (
+            " A word begins with a blank; a piece of a word, or the first word of a line, does not."
+        )
+    return charts.grid(panels, caption + missing, columns=2)
+
+
+def has_many(tokens: Iterable[str]) -> bool:
+    """Return whether tokens are many different ones, most of which are there once."""
+    counts = Counter(tokens)
+    single = sum(count == 1 for count in counts.values())
+    return len(counts) >= MANY and single > SINGLE * len(counts)
+
+
+def _candidates(one: Recorded) -> Iterable[str]:
+    tokens: Iterable[str] = one.frame["token"][one.frame["kind"].isin(KINDS)]
+    return tokens
+
+
+def _bars(rows: list[dict[str, Any]], kind: str, group: Mapping[str, Any]) -> list[Any]:
+    return charts.bars(rows, f"share of the {kind} candidates [%]", group)
+
+
+def _labelled(rows: list[dict[str, Any]], kind: str, group: Mapping[str, Any]) -> list[Any]:
+    """Return bars in the upper half of their bands, and the examples below them."""
+    layers = _bars(rows, kind, group)
+    for layer in layers:
+        layer.mark.yOffset = -6
+        layer.mark.height = 9 if layer.mark.type == "bar" else alt.Undefined
+    if layers:
+        text = alt.Chart(charts.data(rows)).mark_text(
+            align="left", dx=3, dy=8, fontSize=10, limit=ROOM, color=charts.GREY
+        )
+        layers.append(text.encode(x=alt.datum(0), y=layers[0].encoding.y, text="examples:N"))
+    return layers
+
+
+def _ordered(one: Recorded, among: Mask) -> list[str]:
+    """Return tokens, the most frequent first."""
+    weights: dict[str, float] = {}
+    tokens = one.frame["token"].to_numpy(dtype=object)[among]
+    for token, weight in zip(tokens, one.sample.weight[among], strict=True):
+        weights[token] = weights.get(token, 0.0) + weight
+    return sorted(weights, key=lambda token: (-round(weights[token], 6), token))
+
+
+def _rows(one: Recorded, kind: str) -> list[dict[str, Any]]:
+    """Return the rows of the bars, the most frequent token first, shortened and all different."""
+    of_kind = one.is_kind(kind)
+    tokens = one.frame["token"].to_numpy(dtype=object)
+    rows: list[dict[str, Any]] = []
+    for rank, token in enumerate(_ordered(one, of_kind)[:SHOWN], start=1):
+        name = token_quoted(token, CHARACTERS)
+        name += f" #{rank}" if name in {row["y"] for row in rows} else ""
+        found = share(one.sample, of_kind & (tokens == token), of_kind)
+        rows.append({**charts.interval(found, 100, axis="x"), "y": name, "group": kind})
+    return rows
+
+
+def _kind_rows(one: Recorded, kind: str) -> list[dict[str, Any]]:
+    """Return the rows of all kinds of tokens, in the same order in each panel; none without a token."""
+    among = one.is_kind(kind)
+    words = np.array([kind_of(token) for token in one.frame["token"]], dtype=object)
+    rows: list[dict[str, Any]] = []
+    for name in WORDS if among.any() else ():
+        these: Mask = among & (words == name)
+        examples = [token_quoted(token, CHARACTERS) for token in _ordered(one, these)[:EXAMPLES]]
+        row = {"y": name, "group": kind, "examples": ", ".join(examples)}
+        rows.append({**charts.interval(share(one.sample, these, among), 100, axis="x"), **row})
+    return rows

@@ -1,0 +1,97 @@
+"""What single updates changed: quantities of an update, their means over base models, and the lemma."""
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from math import nan
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stapo.suite.analysis.artefacts import Artefacts
+from stapo.suite.evaluation.statistics import Interval, mean_of_seeds
+from stapo.suite.records.arms import ARMS, SILENCED
+from stapo.suite.records.interventions import ArmRecord, Repetition
+from stapo.suite.study import Study
+
+Values = NDArray[Any]
+
+
+Of = Callable[[Repetition, ArmRecord], float]
+QUANTITIES: dict[str, tuple[str, Of]] = {
+    "entropy": ("Entropy [nats]", lambda one, arm: arm.entropy - one.entropy),
+    "entropy_resampled": (
+        "Entropy, sampled anew [nats]",
+        lambda one, arm: arm.entropy_resampled - one.entropy,
+    ),
+    "entropy_rollout": (
+        "Entropy, own rollout [nats]",
+        lambda one, arm: arm.entropy_rollout - one.entropy_rollout,
+    ),
+    "tail_mass": (
+        "Tail mass",
+        lambda one, arm: nan if arm.tail_mass is None else arm.tail_mass - (one.tail_mass or 0.0),
+    ),
+    "reward": ("Reward", lambda one, arm: arm.reward - one.reward),
+    "gradient_norm": ("Gradient norm", lambda one, arm: arm.gradient_norm),
+    "cosine": ("Cosine", lambda one, arm: arm.cosine),
+    "kl": ("KL [nats per token]", lambda one, arm: arm.kl),
+}
+"""Name -> heading, and number of an update; entropies, tail mass and rewards are changes by the update."""
+
+
+class Updates(NamedTuple):
+    """The updates of an arm or of a method."""
+
+    at: str
+    """Title of the checkpoint, or of the method whose checkpoints these are."""
+    name: str
+    """Of the arm or of the method that made the updates."""
+    units: Collection[Sequence[Repetition]]
+    """Repetitions by what intervals are over: base models, or single repetitions."""
+
+    def over_units(self, value: Callable[[Repetition], float]) -> Interval:
+        """Return the mean over units of the means over their repetitions, with Student's interval."""
+        return mean_of_seeds([float(np.mean([*map(value, own)])) for own in self.units])
+
+    def change(self, quantity: str, minus: str = "", kind: str = "arms") -> Interval:
+        """Return the mean of a quantity, or of its difference from that of another arm or method."""
+
+        def value(one: Repetition) -> float:
+            made, (_, of) = getattr(one, kind), QUANTITIES[quantity]
+            return of(one, made[self.name]) - (of(one, made[minus]) if minus else 0.0)
+
+        return self.over_units(value)
+
+
+def updates_of(artefacts: Artefacts, names: Sequence[str]) -> list[Updates]:
+    """Return the updates of some arms or methods: for the base models and each method of checkpoints."""
+    study, groups = artefacts.study, dict[str, dict[str, list[Repetition]]]()
+    for one in study.intervened():
+        at = study.title(one.run.method if one.run else "base")
+        done = artefacts.intervention(one).numbers.repetitions
+        groups.setdefault(at, {}).setdefault(one.size, []).extend(done)
+    return [Updates(at, name, own.values()) for at, own in groups.items() for name in names]
+
+
+def measured(artefacts: Artefacts, names: Iterable[str] = tuple(QUANTITIES)) -> list[str]:
+    """Return which of some quantities were measured."""
+    first = artefacts.intervention(artefacts.study.intervened()[0]).numbers.repetitions[0]
+    return [name for name in names if name != "tail_mass" or first.tail_mass is not None]
+
+
+def arm_title(study: Study, arm: str) -> str:
+    """Return the title of an arm; that of S2T names the method with its arguments."""
+    return study.title(study.interventions.method) if arm == SILENCED else ARMS[arm]
+
+
+def predicted_change(logps: Values, entropies: Values, advantages: Values) -> Values:
+    """Return the entropy change of tokens that the lemma predicts, up to a positive factor.
+
+    It is -p(y) [log p(y) - E log p] [A(y) - E A], where E log p is exactly -H. The advantages of a group have
+    mean 0; E A over the continuations at a token is unknown, and 0 is our choice.
+
+    Source: STAPO v4 and v5, lemma on the entropy change of a token.
+    """
+    logps = np.asarray(logps, dtype=float)
+    predicted: Values = -np.exp(logps) * (logps + np.asarray(entropies, dtype=float)) * advantages
+    return predicted

@@ -1,0 +1,193 @@
+"""Main tables: their columns, sentences, writing and printing (`stapo show`).
+
+To add a column, add one entry to the list of its table; to add a number to the CSV, a line to
+`values.of_rows`.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
+from math import nan
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.text import Text
+
+from stapo.core.files import write
+from stapo.suite import paths
+from stapo.suite.analysis.against_paper import Compared, compare
+from stapo.suite.analysis.artefacts import Artefacts, Cell, read_scores
+from stapo.suite.analysis.comparison import Comparison, Headline, MainTable, TableRow, main_table
+from stapo.suite.analysis.table import METHOD, SIZE, Column, markdown_grid, template, terminal_table
+from stapo.suite.analysis.values import values_of
+from stapo.suite.evaluation.statistics import AVERAGE, Difference
+from stapo.suite.records.scores import FAILURES
+from stapo.suite.study import Study
+from stapo.suite.text import visible
+
+
+def _accuracy(heading: str, name: str) -> Column[TableRow]:
+    """Return the column of a benchmark, or of the average."""
+    return Column(heading, lambda row: row.cells[name], best=lambda row: name in row.best)
+
+
+def _mean(heading: str, of: Callable[[Cell], float], form: str = ".2f") -> Column[TableRow]:
+    """Return a column of the mean of a number over the benchmarks of a row."""
+    return Column(heading, lambda row: float(np.mean([*map(of, row.responses.values())])), form)
+
+
+def accuracy(table: MainTable) -> list[Column[TableRow]]:
+    """Return the columns of the main table."""
+    headings = {name: f"{name} avg@{samples}" for name, samples in table.samples.items()}
+    headings |= {AVERAGE: AVERAGE}
+    return [SIZE, METHOD, *(_accuracy(text, name) for name, text in headings.items())]
+
+
+def overview(table: MainTable) -> list[Column[TableRow]]:
+    """Return the columns of the main table: Avg and its differences come before the benchmarks."""
+    size, method, *benchmarks, average = accuracy(table)
+    gaps = [gap for target in table.headlines for gap in _gaps(table, target)]
+    return [size, method, average, *gaps, *benchmarks]
+
+
+def _gaps(table: MainTable, target: str) -> tuple[Column[TableRow], Column[TableRow]]:
+    """Return the columns of a target minus each row, and of the p-values."""
+    found = {(one.size, one.baseline): one for one in table.comparisons if one.target == target}
+    none = Comparison("", "", "", Difference(*[nan] * 6), nan)
+
+    def of(row: TableRow) -> Comparison:
+        return found.get((row.size, row.method), none)
+
+    heading = f"{table.titles[target]} minus it"
+    return (
+        Column(heading, lambda row: of(row).difference.times(100), "+.2f"),
+        Column("p (Holm)", lambda row: of(row).adjusted_p, ".4f"),
+    )
+
+
+RESPONSES: list[Column[TableRow]] = [
+    SIZE,
+    METHOD,
+    Column("Training seeds", lambda row: len(next(iter(row.responses.values())).correct)),
+    _mean("Mean tokens", lambda cell: cell.mean("num_tokens"), ".1f"),
+    _mean("Truncated [%]", lambda cell: 100 * cell.mean("truncated")),
+    _mean("No answer [%]", lambda cell: 100 * cell.share("no_box")),
+    _mean("Duplicate [%]", lambda cell: 100 * cell.mean("duplicate")),
+    _mean("Grader failed [%]", lambda cell: 100 * cell.share(*FAILURES)),
+]
+"""Columns about the length and form of responses."""
+
+
+AGAINST_PAPER: list[Column[Compared]] = [
+    Column("Revision", lambda row: row.revision, text=True),
+    SIZE,
+    METHOD,
+    Column("Benchmark", lambda cell: cell.what, text=True),
+    Column("Ours", lambda cell: cell.ours),
+    Column("Paper", lambda cell: cell.paper, ".2f"),
+    Column("Difference", lambda cell: cell.difference, "+.2f"),
+    Column("Changed in the method", lambda row: row.changed, text=True),
+]
+
+
+def headline_texts(table: MainTable) -> list[str]:
+    """Return the headline of each target as one sentence."""
+    return [_headline_text(table, *one) for one in table.headlines.items()]
+
+
+def _headline_text(table: MainTable, target: str, found: Headline | None) -> str:
+    title = table.titles[target]
+    if found is None:
+        return f"No headline of {title}: it has no baseline, or a strongest baseline is at 0."
+    bounds = found.mean
+    sizes = ", ".join(
+        f"{size} {gain:+.2f} % over {table.titles[found.baselines[size]]}"
+        for size, gain in found.gains.items()
+    )
+    over = "the strongest baseline's" + ", mean over sizes" * (len(found.gains) > 1)
+    return (
+        f"Relative gain of {title}'s Avg over {over}: {bounds.value:+.2f} % ({sizes}); "
+        f"with the baseline chosen on other problems {found.cross_fitted:+.2f} % "
+        f"[{bounds.low:+.2f}, {bounds.high:+.2f}]."
+    )
+
+
+def comparison_text(table: MainTable, comparison: Comparison) -> str:
+    """Return a paired difference as one sentence."""
+    d = comparison.difference
+    size = f"{comparison.size}: " if comparison.size else ""
+    names = (comparison.target, comparison.baseline)
+    target, baseline = (table.titles.get(name, name) for name in names)
+    return (
+        f"{size}{target} minus {baseline} {100 * d.value:+.2f} points "
+        f"[{100 * d.low:+.2f}, {100 * d.high:+.2f}], p = {comparison.adjusted_p:.4f} (Holm), "
+        f"{d.questions:+.1f} questions; detectable {100 * d.detectable:.2f}"
+    )
+
+
+def render(table: MainTable, against: Sequence[Compared]) -> str:
+    """Return the table in Markdown, with the comparison with the paper."""
+    return template("main.md.j2").render(
+        table=table,
+        sources={row.title: row.source for row in table.rows if row.source},
+        accuracy=markdown_grid(accuracy(table), table.rows),
+        responses=markdown_grid(RESPONSES, table.rows),
+        headlines=headline_texts(table),
+        comparisons=[comparison_text(table, one) for one in table.comparisons],
+        against=against and markdown_grid(AGAINST_PAPER, against),
+    )
+
+
+def tables_of(study: Study, root: Path = Path()) -> list[MainTable]:
+    """Return the main table of each decoding."""
+    return [main_table(study, d, read_scores(study, d, root)) for d in study.run.decodings]
+
+
+def write_tables(study: Study, decoding: str, root: Path = Path()) -> Path:
+    """Write the table of one decoding, with the comparison with the paper; return its path."""
+    table = main_table(study, decoding, read_scores(study, decoding, root))
+    path = root / paths.MAIN_TABLE.format(study=study.name, decoding=decoding)
+    return write(path, render(table, compare(study, table)))
+
+
+def print_table(table: MainTable, console: Console) -> None:
+    """Print the main table, without the benchmarks that do not fit, with headlines and differences below."""
+    sizes = [[*rows] for _, rows in groupby(table.rows, lambda row: row.size)]
+    title = Text(f"{table.study.name}, {table.study.decodings[table.decoding].title}, in %")
+    columns, left_out = accuracy(table), list[str]()
+    grid = terminal_table(columns, sizes, title)
+    while len(columns) > 3 and (grid.width or 0) > console.width:
+        left_out.insert(0, columns.pop(-2).heading)
+        grid = terminal_table(columns, sizes, title)
+    console.print(grid, crop=False)
+    lines = [f"not shown, the terminal is too narrow: {', '.join(left_out)}"] * bool(left_out)
+    lines += headline_texts(table)
+    lines += [f"  {comparison_text(table, one)}" for one in table.comparisons]
+    for line in lines:
+        console.print(Text(visible(line)))
+
+
+def show_study(study: Study, root: Path = Path()) -> None:
+    """Print the main tables and the paths of tables, figures and report."""
+    console, tables = Console(), tables_of(study, root)
+    for table in tables:
+        print_table(table, console)
+    for note in notes_of(tables):
+        console.print(Text(visible(note)), style="dim")
+    console.print()
+    for what, path in paths.results_of(study).items():
+        console.print(Text(f"{what:8} {path}"))
+    console.print(Text(f"check    stapo verify {paths.RESULTS.format(study=study.name)}"))
+
+
+def show_document(study: Study, root: Path = Path()) -> dict[str, Any]:
+    """Return the document of `stapo show --json`: the rows of values.csv, and the paths."""
+    values = values_of(Artefacts(study, root))
+    notes = notes_of(tables_of(study, root))
+    return {"study": study.name, "values": values, "notes": notes, **paths.results_of(study)}
+
+
+def notes_of(tables: Iterable[MainTable]) -> list[str]:
+    """Return the notes of some tables, each once."""
+    return [*dict.fromkeys(note for table in tables for note in table.notes)]

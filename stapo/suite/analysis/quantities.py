@@ -1,0 +1,400 @@
+"""What claims of the paper are decided by: quantities of metrics, scores and tokens, with intervals."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import ceil, fsum, nan
+
+import numpy as np
+
+from stapo.core.methods import BASELINES, METHODS
+from stapo.suite.analysis.against_paper import has_papers_average, is_papers
+from stapo.suite.analysis.artefacts import Artefacts
+from stapo.suite.analysis.comparison import accuracies, gain_over, shown_benchmarks
+from stapo.suite.analysis.curves import accuracy_label, quantiles_of, values_of
+from stapo.suite.analysis.evidence.estimates import Mask, relative, share
+from stapo.suite.analysis.evidence.gradients import spurious_at_weights
+from stapo.suite.analysis.evidence.quadrants import quadrants
+from stapo.suite.analysis.evidence.recorded import PERCENTILE, Recorded, percentile, recorded
+from stapo.suite.analysis.table import with_interval
+from stapo.suite.analysis.tables.stability import entropies
+from stapo.suite.evaluation.statistics import (
+    AVERAGE,
+    Array,
+    Interval,
+    difference_between,
+    interval,
+    mean_of_seeds,
+    ratio_between,
+    ratio_of_seeds,
+)
+from stapo.suite.exhibits import PAPER_SILENCED
+from stapo.suite.reference import paper
+from stapo.suite.study import Study, TrainingRun
+from stapo.suite.study.study import families
+
+LATE = 0.1
+"""Share of the steps that are the end of a training."""
+ROUNDING = 1e-5
+"""Share of (ratio * A)^2 by which a squared norm may lie outside its bounds: where p is nearly 1, all are
+differences of numbers near 1 in single precision (our choice, ten times the rounding error of an entropy)."""
+ABOVE = "above that of high probability and high entropy [%]"
+DIGITS_AND_SIGNS = frozenset("0123456789$x")
+
+
+class UnmeasuredError(Exception):
+    """A study does not measure a quantity; the message says why."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One measured number."""
+
+    where: str
+    """Size, or what else it was measured at."""
+    what: str
+    """What was measured, with the unit."""
+    found: Interval
+    form: str = ".2f"
+
+    def __str__(self) -> str:
+        """Return it with its interval, such as `STAPO minus JustRL [points]: +1.20 [0.30, 2.10]`."""
+        return f"{self.what}: {with_interval(self.found, self.form) or 'none'}"
+
+
+def _need(study: Study, methods: Iterable[str] = (), decodings: Iterable[str] = ()) -> None:
+    """Raise unless a study trains some methods and evaluates with some decodings."""
+    if missing := [METHODS[name].title for name in methods if name not in study.run.methods]:
+        raise UnmeasuredError(f"the study does not train {' and '.join(missing)}")
+    for name in decodings:
+        if name not in study.run.decodings:
+            title = paper()["decodings"][name]
+            raise UnmeasuredError(f"the study does not evaluate at {title}")
+
+
+def _need_papers(study: Study, sizes: Iterable[str]) -> None:
+    """Raise unless a study has some of the paper's sizes, with its models."""
+    if missing := [size for size in sizes if size not in study.run.sizes]:
+        raise UnmeasuredError(f"the study has no {', '.join(missing)}")
+    if others := [size for size in sizes if not is_papers(study, size)]:
+        raise UnmeasuredError(f"the model of {', '.join(others)} is not the paper's")
+
+
+# Entropy and silencing over the steps
+
+
+def _entropy(artefacts: Artefacts, method: str, which: Sequence[str]) -> Iterator[Measured]:
+    """Yield the lowest or highest entropy of a method, as docs/stability.md defines them."""
+    _need(artefacts.study, [method])
+    for name in which:
+        what = f"{name} entropy of {artefacts.study.title(method)} [ratio]"
+        for size in artefacts.study.run.sizes:
+            values = [getattr(one, name) for one in entropies(artefacts, size, method)]
+            # The limit of a collapse is 0.1.
+            yield Measured(size, what, ratio_of_seeds(values), ".3f")
+
+
+def spread_against_baselines(artefacts: Artefacts, method: str) -> Iterator[Measured]:
+    """Yield the spread of a method's entropy divided by that of each baseline."""
+    study = artefacts.study
+    _need(study, [method, *BASELINES])
+    for size in study.run.sizes:
+        ours, *theirs = (
+            [one.spread for one in entropies(artefacts, size, name)]
+            for name in (method, *BASELINES)
+        )
+        for name, spreads in zip(BASELINES, theirs, strict=True):
+            what = f"spread of entropy, {study.title(method)} / {study.title(name)}"
+            yield Measured(size, what, ratio_between(ours, spreads))
+
+
+def entropy_below_80th_percentile(artefacts: Artefacts, method: str) -> Iterator[Measured]:
+    """Yield the highest quantile of the entropies up to 80 % divided by the highest one, late in training."""
+    study = artefacts.study
+    _need(study, [method])
+    for size in study.run.sizes:
+        late = _late_quantiles(artefacts, size, method)
+        (*_, low), high = _levels(late)
+        what = (
+            f"entropy at the {100 * low:g} % / {100 * high:g} % quantile of {study.title(method)}"
+        )
+        ratios = [one[low] / one[high] if one[high] > 0 else nan for one in late]
+        yield Measured(size, what, ratio_of_seeds(ratios), ".3f")
+
+
+def quantiles_against_baselines(artefacts: Artefacts, method: str, top: bool) -> Iterator[Measured]:
+    """Yield a method's quantiles of the entropies minus those of each baseline, in nats, late in training.
+
+    It is the highest quantile that was recorded, or all up to 80 %, of which the largest difference counts.
+    """
+    study = artefacts.study
+    _need(study, [method, *BASELINES])
+    for size in study.run.sizes:
+        ours = _late_quantiles(artefacts, size, method)
+        for name in BASELINES:
+            theirs = _late_quantiles(artefacts, size, name)
+            below, highest = _levels([*ours, *theirs])
+            gaps = {
+                level: difference_between([one[level] for one in ours], [o[level] for o in theirs])
+                for level in ([highest] if top else below)
+            }
+            level, largest = max(gaps.items(), key=lambda one: one[1].value)
+            titles = " minus ".join(study.title(one) for one in (method, name))
+            what = f"entropy at the {100 * level:g} % quantile, {titles} [nats]"
+            yield Measured(size, what, largest, "+.3f")
+
+
+def _levels(found: Iterable[dict[float, float]]) -> tuple[list[float], float]:
+    """Return the levels up to 80 % that all trainings recorded, in order, and the highest, which is above."""
+    levels = sorted(set.intersection(*map(set, found)))
+    below = [level for level in levels if level <= PERCENTILE]
+    if not below or levels[-1] <= PERCENTILE:
+        raise UnmeasuredError("quantiles below and above 80 % were not recorded")
+    return below, levels[-1]
+
+
+def _late_quantiles(artefacts: Artefacts, size: str, method: str) -> list[dict[float, float]]:
+    """Return level -> quantile of the entropies in nats, mean over the last tenth of the steps, by seed."""
+    study = artefacts.study
+    last = ceil(LATE * study.training.steps)
+    runs = [TrainingRun(size, method, seed) for seed in study.run.seeds]
+    found = [quantiles_of(artefacts, run) for run in runs]
+    return [{level: fsum(own[-last:]) / last for level, own in one.items()} for one in found]
+
+
+def steps_with_few_silenced(artefacts: Artefacts, method: str) -> Iterator[Measured]:
+    """Yield the share of the steps in which less than 0.01 % of the tokens are silenced."""
+    study = artefacts.study
+    _need(study, [method])
+    what = f"steps with less than {PAPER_SILENCED:g} % silenced [%]"
+    for size in study.run.sizes:
+        runs = [TrainingRun(size, method, seed) for seed in study.run.seeds]
+        shares = [values_of(artefacts, run, "silenced_fraction") < PAPER_SILENCED for run in runs]
+        found = mean_of_seeds([100.0 * float(one.mean()) for one in shares])
+        yield Measured(size, what, found, ".1f")
+
+
+# Accuracy
+
+
+def _gain(
+    artefacts: Artefacts, method: str, decoding: str, sizes: Sequence[str]
+) -> tuple[float, Array]:
+    """Return the mean over sizes of 100 (Avg / the cross-fitted strongest baseline - 1), and resamples."""
+    study, benchmarks = artefacts.study, artefacts.study.run.benchmarks
+    _need(study, [method, *BASELINES], [decoding])
+    known, scores = accuracies(artefacts, decoding, tuple(benchmarks)), artefacts.scores(decoding)
+    values, draws = [], []
+    for size in sizes:
+        strongest, drawn = gain_over(scores, known, (size, method), BASELINES, benchmarks)
+        if strongest <= 0:
+            raise UnmeasuredError("the strongest baseline is at 0")
+        values.append(100 * (known[size, method].values[AVERAGE].value / strongest - 1))
+        draws.append(drawn)
+    mean: Array = np.mean(draws, axis=0)
+    return float(np.mean(values)), mean
+
+
+def gain(artefacts: Artefacts, method: str, decoding: str) -> Iterator[Measured]:
+    """Yield the relative gain of a method over the strongest baseline, in percent, at each size."""
+    study = artefacts.study
+    for size in study.run.sizes:
+        found = interval(*_gain(artefacts, method, decoding, [size]))
+        yield Measured(size, f"relative gain of {study.title(method)} [%]", found, "+.2f")
+
+
+def gain_between_decodings(
+    artefacts: Artefacts, method: str, decoding: str, other: str
+) -> Iterator[Measured]:
+    """Yield the relative gain under a decoding minus that under another, means over the study's sizes."""
+    study = artefacts.study
+    _need(study, decodings=[decoding, other])
+    first, second = (_gain(artefacts, method, name, study.run.sizes) for name in (decoding, other))
+    value = interval(first[0] - second[0], first[1] - second[1])
+    here, there = (study.decodings[name].title for name in (decoding, other))
+    what = f"relative gain of {study.title(method)} at {here} minus at {there} [%]"
+    yield Measured(_all(study.run.sizes), what, value, "+.2f")
+
+
+def _all(sizes: Sequence[str]) -> str:
+    return sizes[0] if len(sizes) == 1 else f"mean of {', '.join(sizes)}"
+
+
+def headline(
+    artefacts: Artefacts, method: str, decoding: str, size: str | None = None
+) -> Iterator[Measured]:
+    """Yield the relative gain over the strongest baseline: mean over the paper's sizes, or at one."""
+    study, sizes = artefacts.study, [size] if size else [*paper()["models"]]
+    _need_papers(study, sizes)
+    if not has_papers_average(study):
+        raise UnmeasuredError("the benchmarks are not the paper's")
+    found = interval(*_gain(artefacts, method, decoding, sizes))
+    what = f"relative gain of {study.title(method)} [%]"
+    yield Measured(_all(sizes), what, found, "+.2f")
+
+
+def against_masks(
+    artefacts: Artefacts, method: str, others: Sequence[str], decoding: str
+) -> Iterator[Measured]:
+    """Yield the accuracy of a method minus that of methods with other selections, in points.
+
+    They have the same tau_p and scope where their selections have them, and the same quantile if one has.
+    """
+    _need(artefacts.study, [method], [decoding])
+    rivals = (name for selection in others for name in _rivals(artefacts.study, method, selection))
+    yield from _differences(artefacts, [(method, name) for name in rivals], decoding)
+
+
+def _rivals(study: Study, method: str, selection: str) -> list[str]:
+    own = study.method(method).arguments
+
+    def equal(name: str, *keys: str) -> bool:
+        theirs = study.method(name).arguments
+        return all(theirs.get(key, own.get(key)) == own.get(key) for key in keys)
+
+    found = [name for name in study.run.methods if study.method(name).selection == selection]
+    found = [name for name in found if equal(name, "tau_p", "scope")]
+    if not found:
+        title = next(one.title for one in METHODS.values() if one.selection == selection)
+        raise UnmeasuredError(f"the study does not train {title} with these thresholds")
+    return [name for name in found if equal(name, "quantile")] or found
+
+
+def change(
+    artefacts: Artefacts, method: str, argument: str, to: str, decoding: str
+) -> Iterator[Measured]:
+    """Yield the accuracy with other values of an argument minus that of a method, in points.
+
+    The argument is one of its selection; values are the `highest` or `lowest` of the study, or all `others`.
+    """
+    study = artefacts.study
+    _need(study, [method], [decoding])
+    own = float(study.method(method).arguments[argument])
+    alike = (one.members for one in families(study) if one.argument == argument)
+    members = next((one for one in alike if method in one.values()), {})
+    ends = {"highest": max(members, default=own), "lowest": min(members, default=own)}
+    values = [ends[to]] if to in ends else [*members]
+    pairs = [(members[value], method) for value in values if value != own]
+    if not pairs:
+        which = {"highest": "a higher", "lowest": "a lower", "others": "another"}[to]
+        raise UnmeasuredError(f"the study trains no method with {which} {argument}")
+    yield from _differences(artefacts, pairs, decoding)
+
+
+def _differences(
+    artefacts: Artefacts, pairs: Sequence[tuple[str, str]], decoding: str
+) -> Iterator[Measured]:
+    study, benchmarks = artefacts.study, shown_benchmarks(artefacts.study)
+    known = accuracies(artefacts, decoding, tuple(benchmarks))
+    unit = f"[points of {accuracy_label(study, benchmarks).removesuffix(' [%]')}]"
+    for size in study.run.sizes:
+        for ours, theirs in pairs:
+            what = f"{study.method(ours).title} minus {study.method(theirs).title} {unit}"
+            first, second = (known[size, one] for one in (ours, theirs))
+            value = first.values[AVERAGE].value - second.values[AVERAGE].value
+            draws = first.draws[AVERAGE] - second.draws[AVERAGE]
+            yield Measured(size, what, interval(value, draws), "+.2f")
+
+
+# Token records
+
+
+def spurious_gradient(
+    artefacts: Artefacts, method: str, size: str | None = None, scope: str = "candidates"
+) -> Iterator[Measured]:
+    """Yield by how many percent the mean gradient norm of spurious tokens exceeds that of high/high ones.
+
+    It is that of one of the paper's sizes, or of all of the study's; at the logits, and where measured at all
+    weights. With scope `all`, tau_h is the 80th percentile of all tokens' entropies, as in v1 to v3.
+    """
+    study = artefacts.study
+    _need(study, [method])
+    if size is not None:
+        _need_papers(study, [size])
+    also = study.interventions.gradient_tokens and scope == "candidates"
+    at_logits = " at the logits" if also else ""
+    for one in recorded(artefacts):
+        if one.method == method and size in (None, one.size):
+            spurious, *_, high = (quadrant.mask for quadrant in quadrants(one))
+            if scope == "all":
+                low = one.numbers("entropy") < percentile(one.frame)
+                spurious, high = one.correct & one.rare & low, one.correct & ~one.rare & ~low
+            known = one.measured
+            found = relative(one.sample, one.known_norm, spurious & known, high & known)
+            what = f"mean gradient norm{at_logits} of spurious tokens of {one.title}, {ABOVE}"
+            yield Measured(one.size, what, found, "+.1f")
+            if also and (at_weights := spurious_at_weights(artefacts, method, one.size)):
+                what = f"mean gradient norm at all weights of spurious tokens of {at_weights[0]}, {ABOVE}"
+                yield Measured(one.size, what, at_weights[1], "+.1f")
+
+
+def _within_bounds(one: Recorded) -> tuple[Mask, Mask]:
+    """Return the tokens whose gradient norm is within its bounds, and those with a gradient.
+
+    With w the derivative of the surrogate by the log-probability (ratio * A, 0 where clipped),
+    w^2 (1 - 2 p + e^-H) <= |grad_z J|^2 <= w^2 (2 - 2 p - C H^2) (v5); the bounds are as recorded.
+    """
+    exact, low, high, ratio, advantage = (
+        one.numbers(name)
+        for name in ("gradient_norm_sq", "lower_bound", "upper_bound", "ratio", "advantage")
+    )
+    square = np.where(np.nan_to_num(exact) > 0, ratio * advantage, np.nan) ** 2
+    with np.errstate(divide="ignore", invalid="ignore"):
+        distance = np.maximum(low - exact, exact - high) / square
+    return distance <= ROUNDING, ~np.isnan(distance)
+
+
+def _texts(one: Recorded, is_it: Callable[[str], bool]) -> Mask:
+    return np.array([is_it(text.strip()) for text in one.frame["token"]], dtype=bool)
+
+
+def _share(
+    artefacts: Artefacts, method: str, what: str, classes: Callable[[Recorded], tuple[Mask, Mask]]
+) -> Iterator[Measured]:
+    """Yield the share of a class of tokens in another, in percent."""
+    _need(artefacts.study, [method])
+    for one in recorded(artefacts):
+        if one.method != method:
+            continue
+        part, whole = classes(one)
+        if not whole.any():
+            raise UnmeasuredError(f"{one.size}, {one.title}: no such token was recorded")
+        found = share(one.sample, part & whole, whole)
+        yield Measured(one.size, f"{what}, {one.title} [%]", found.times(100), ".1f")
+
+
+QUANTITIES: dict[str, Callable[..., Iterator[Measured]]] = {
+    "lowest_entropy": partial(_entropy, which=["lowest"]),
+    "highest_entropy": partial(_entropy, which=["highest"]),
+    "entropy_range": partial(_entropy, which=["lowest", "highest"]),
+    "spread_against_baselines": spread_against_baselines,
+    "quantiles_against_baselines": quantiles_against_baselines,
+    "entropy_below_80th_percentile": entropy_below_80th_percentile,
+    "steps_with_few_silenced": steps_with_few_silenced,
+    "gain": gain,
+    "gain_between_decodings": gain_between_decodings,
+    "headline": headline,
+    "gain_at_size": headline,
+    "against_masks": against_masks,
+    "change": change,
+    "spurious_gradient": spurious_gradient,
+    "within_bounds": partial(_share, what="tokens within the bounds", classes=_within_bounds),
+    "silenced_digits": partial(
+        _share,
+        what='silenced tokens that are digits, "$" or "x"',
+        classes=lambda one: (
+            _texts(one, lambda text: bool(text) and {*text} <= DIGITS_AND_SIGNS),
+            one.silenced,
+        ),
+    ),
+    "retained_words": partial(
+        _share,
+        what="retained rare tokens that are words",
+        # A word has two letters or more, and nothing else.
+        classes=lambda one: (
+            _texts(one, lambda text: len(text) > 1 and text.isalpha()),
+            one.is_kind("retained"),
+        ),
+    ),
+}
+"""Name in `claims.yaml` -> function of artefacts, method and the arguments of the claim."""

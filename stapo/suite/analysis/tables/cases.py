@@ -1,0 +1,87 @@
+"""Silenced tokens in context, as in the paper's tables of cases, chosen by a rule and not by hand.
+
+Of each method and size: the silenced tokens with the largest gradient norms, and a random sample of all
+silenced tokens of its trainings. Under methods that silence nothing, these are tokens that S2T would have
+silenced.
+"""
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from stapo.suite.analysis.artefacts import Artefacts
+from stapo.suite.analysis.evidence.recorded import NO_SILENCED, Recorded, recorded
+from stapo.suite.analysis.table import METHOD, SIZE, Column, Table
+from stapo.suite.exhibits import Exhibit
+from stapo.suite.text import token_signs
+
+EXHIBIT = Exhibit(order=80, title="Silenced tokens in context")
+LARGEST, RANDOM = 3, 3
+"""Number of cases of each choice, per method and size; our choice."""
+BEFORE, AFTER = 60, 20
+"""Characters of the context that the table shows."""
+COLUMNS: list[Column[SimpleNamespace]] = [
+    SIZE,
+    METHOD,
+    Column("Seed", lambda row: row.seed),
+    Column("Step", lambda row: row.step),
+    Column("Chosen", lambda row: row.chosen, text=True),
+    Column("Context", lambda row: row.context, text=True),
+    Column("Token", lambda row: row.token, text=True),
+    Column("p [%]", lambda row: 100 * row.probability, ".3g"),
+    Column("Entropy [nats]", lambda row: row.entropy, ".3f"),
+    Column("Advantage", lambda row: row.advantage, "+.2f"),
+    Column("Gradient norm", lambda row: row.norm, ".3g"),
+    Column("Most likely, %", lambda row: row.top, text=True),
+]
+
+
+def make(artefacts: Artefacts) -> Table:
+    """Return the table of cases."""
+    rows = [row for one in recorded(artefacts) for row in cases(one)]
+    return Table(
+        columns=COLUMNS,
+        rows=rows,
+        caption="Candidates that S2T silences, or would silence: of each method "
+        f"the {LARGEST} with the largest gradient norms, and {RANDOM} drawn at random. The token is in "
+        "brackets in its context.",
+        notes=[NO_SILENCED] * (not rows),
+    )
+
+
+def cases(one: Recorded) -> Iterator[SimpleNamespace]:
+    """Yield the cases of one method and size, the largest norms first: columns of the records, and more."""
+    norms = np.where(one.silenced & one.measured, one.norm, 0.0)
+    shuffled = one.shuffled(one.silenced)
+    largest = shuffled[np.argsort(-norms[shuffled], kind="stable")][:LARGEST]
+    others = [place for place in shuffled if place not in largest][:RANDOM]
+    places = [*largest, *others]
+    rows = one.frame.iloc[places].assign(
+        size=one.size,
+        title=one.title,
+        chosen=["largest norm"] * len(largest) + ["random"] * len(others),
+        norm=one.norm[places],
+    )
+    for found in rows.to_dict("records"):
+        row = SimpleNamespace(**{str(name): value for name, value in found.items()})
+        row.context = context_of(row.before, row.token, row.after)
+        row.top = top_text(row.top_tokens, row.top_probabilities)
+        row.token = token_signs(row.token)
+        yield row
+
+
+def top_text(tokens: Any, probabilities: Any) -> str:
+    """Return the most likely tokens with their probabilities in percent; empty if they are unknown."""
+    if tokens is None or probabilities is None:
+        return ""
+    pairs = zip(tokens, probabilities, strict=True)
+    return ", ".join(f"{token_signs(token)} {100 * float(p):.3g}" for token, p in pairs)
+
+
+def context_of(before: str, token: str, after: str) -> str:
+    """Return the text around a token, on one line and with the token in brackets."""
+    start, end = "\u2026" * (len(before) > BEFORE), "\u2026" * (len(after) > AFTER)
+    around = f"{start}{before[-BEFORE:]}\u27e6{token}\u27e7{after[:AFTER]}{end}"
+    return around.replace("\n", "\u21b5")

@@ -1,0 +1,53 @@
+"""The dose: in how many updates a method acts, on how many tokens, and by how much."""
+
+from statistics import fmean
+
+from stapo.suite.analysis.artefacts import Artefacts, Trained, trained
+from stapo.suite.analysis.curves import values_of
+from stapo.suite.analysis.table import METHOD, SIZE, Column, Table, estimated
+from stapo.suite.evaluation.statistics import Interval, mean_of_seeds
+from stapo.suite.exhibits import Exhibit
+from stapo.suite.study import TrainingRun
+
+EXHIBIT = Exhibit(order=20, title="Dose of the methods")
+
+
+def dose(artefacts: Artefacts, run: TrainingRun) -> dict[str, float]:
+    """Return the dose of a training: heading of a column -> value."""
+    dropped = 1 - values_of(artefacts, run, "kept_fraction")
+    touched = values_of(artefacts, run, "touched_fraction")
+    return {
+        "Updates in which it acts [%]": 100 * float(((dropped > 0) | (touched > 0)).mean()),
+        "Candidates silenced [% of tokens]": float(
+            values_of(artefacts, run, "silenced_fraction").mean()
+        ),
+        "Tokens not kept [%]": 100 * float(dropped.mean()),
+        "Tokens touched [%]": 100 * float(touched.mean()),
+        "Change of their weights [%]": 100
+        * float(values_of(artefacts, run, "touched_weight").mean()),
+    }
+
+
+def make(artefacts: Artefacts) -> Table:
+    """Return the table of doses, a row for each size and method."""
+
+    def column(heading: str) -> Column[Trained]:
+        def mean(row: Trained) -> Interval:
+            return mean_of_seeds([fmean(one[heading] for one in unit) for unit in row.units])
+
+        return estimated(heading, mean)
+
+    rows = trained(artefacts.study, lambda run: dose(artefacts, run))
+    return Table(
+        columns=[SIZE, METHOD, *map(column, rows[0].units[0][0])],
+        rows=rows,
+        caption="What each method does to an update, compared with the clipped surrogate with the same clip "
+        "in which every token counts. In brackets: 95 % intervals over training seeds (Student's t).",
+        notes=[
+            "A method acts in an update if it changes the weight of a token in the gradient. The change of "
+            "weights is the sum of all changes, of the sum of all weights: 100 % is as much as the update "
+            "itself. KL term, divisor and mean of the loss, and the gradient of entropies, are not in it.",
+            "Candidates have A > 0 and a probability below tau_p; tokens not kept are all that a "
+            "selection leaves out.",
+        ],
+    )

@@ -1,0 +1,86 @@
+"""Why the entropy moves: the change that the lemma predicts, by what a token is and what removes it."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from stapo.suite.analysis.artefacts import Artefacts
+from stapo.suite.analysis.evidence.estimates import Mask, ratio, share
+from stapo.suite.analysis.evidence.recorded import Recorded, Tokens, notes_of, with_pooled
+from stapo.suite.analysis.table import METHOD, SIZE, Column, Table, estimated
+from stapo.suite.evaluation.statistics import Interval
+from stapo.suite.exhibits import Exhibit
+from stapo.suite.study import Study
+
+EXHIBIT = Exhibit(order=45, title="Why the entropy moves")
+
+
+@dataclass(frozen=True)
+class Source(Tokens):
+    """Some tokens of one method and size."""
+
+    acts: bool
+    """Whether they have a gradient; otherwise the change is the one that they would have brought."""
+
+    @property
+    def share(self) -> Interval:
+        """Share in all tokens."""
+        return share(self.of.sample, self.mask, np.ones_like(self.mask))
+
+    @property
+    def change(self) -> Interval:
+        """Predicted change of the entropy by these tokens, per token of the mini-batch."""
+        of = self.of
+        by_token = of.predicted_change(np.nan_to_num(of.numbers("ratio")) * of.numbers("advantage"))
+        return ratio(of.sample, np.where(self.mask, by_token, 0.0), np.ones(len(by_token)))
+
+
+def sources(of: Recorded, study: Study) -> list[Source]:
+    """Return the sources of one method: what acts, what something removes, and truncated responses."""
+    advantage, ratio, method = of.numbers("advantage"), of.numbers("ratio"), study.method(of.method)
+    kept: Mask = of.frame["kept"].to_numpy(dtype=bool)
+    # Not where the recorded gradient is 0: that of a token of probability nearly 1 is, too.
+    above, below = ratio > 1 + method.clip_high, ratio < 1 - method.clip_low
+    below |= ratio > (method.dual_clip or np.inf)
+    clipped = kept & np.select([advantage > 0, advantage < 0], [above, below], default=False)
+    # Other surrogates keep the gradient of tokens beyond the clip.
+    clipped &= method.surrogate == "clipped"
+    acts = kept & ~clipped
+    longest = study.training_of(of.method).max_response_tokens
+    truncated: Mask = of.numbers("length") >= longest
+    found = []
+    for sign, own in (("> 0", advantage > 0), ("< 0", advantage < 0)):
+        found.append(Source(of, f"A {sign}, rare", acts & own & of.rare, acts=True))
+        found.append(Source(of, f"A {sign}, other", acts & own & ~of.rare, acts=True))
+    for sign, own in (("> 0", advantage > 0), ("< 0", advantage < 0)):
+        found.append(Source(of, f"clipped, A {sign}", clipped & own, acts=False))
+    found.append(Source(of, "not kept", ~kept, acts=False))
+    return [*found, Source(of, "in responses of full length", acts & truncated, acts=True)]
+
+
+def make(artefacts: Artefacts) -> Table:
+    """Return the table, a row per method and source."""
+    found = with_pooled(artefacts)
+    columns: list[Column[Source]] = [
+        SIZE,
+        METHOD,
+        Column("Tokens", lambda row: row.name, text=True),
+        Column("Has gradient", lambda row: "yes" if row.acts else "no", text=True),
+        estimated("Of all tokens [%]", lambda row: row.share, unit=100),
+        estimated("Predicted change", lambda row: row.change, "+.2g"),
+    ]
+    return Table(
+        columns=columns,
+        rows=[row for one in found for row in sources(one, artefacts.study)],
+        caption="Change of the entropy that the lemma predicts for an update, by the tokens that bring it, "
+        "per token of the mini-batch and up to a positive factor (the learning rate), with 95 % intervals.",
+        notes=[
+            "By token it is -p (log p + H) ratio A, E A taken as 0: likely tokens with A > 0 lower the "
+            "entropy, unlikely ones raise it, and the reverse with A < 0. Rare: probability below tau_p.",
+            "Tokens without gradient show what they would have brought: clip and selection remove it. "
+            "Tokens in responses of full length, most of them truncated, are part of the first four rows. "
+            "Every surrogate counts with ratio A; weights, penalties and a divisor of all tokens, which some "
+            "methods have, are not in it.",
+            *notes_of(found),
+        ],
+    )

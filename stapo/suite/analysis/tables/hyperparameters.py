@@ -1,0 +1,126 @@
+"""The hyperparameters of the study as run, beside the paper's."""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from stapo.suite.analysis.artefacts import Artefacts
+from stapo.suite.analysis.table import Column, Table
+from stapo.suite.exhibits import Exhibit
+from stapo.suite.reference import CONFIDENCE, paper
+from stapo.suite.study import Study
+from stapo.suite.study.files import reader_name
+
+EXHIBIT = Exhibit(order=100, title="Hyperparameters")
+OF_METHODS = ("clip_low", "clip_high", "aggregation", "kl_coefficient", "dual_clip")
+
+
+class Setting(NamedTuple):
+    """A setting of some methods."""
+
+    name: str
+    methods: str
+    """Their titles, or `all`."""
+    ours: Any
+    stated: Any
+    """By the paper; None if it does not state it."""
+    letter: str
+    """How sure it is that the paper states it."""
+    elsewhere: str
+    """What others say of it."""
+
+    @property
+    def source(self) -> str:
+        """Return where our value comes from, and what others say."""
+        about = f"; {self.elsewhere}" if self.elsewhere else ""
+        if self.stated is None:
+            return f"our choice: the paper does not state it{about}"
+        verdict = "as in the paper" if self.ours == self.stated else "differs from the paper"
+        return f"{verdict} [{CONFIDENCE[self.letter]}]{about}"
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "off"
+    if isinstance(value, float):
+        return f"{value:g}"
+    # A function in a file, or a marker before an answer, keeps its underscores.
+    return value if set(str(value)) & {*':"'} else str(value).replace("_", " ")
+
+
+COLUMNS: list[Column[Setting]] = [
+    Column("Setting", lambda row: row.name.replace("_", " "), text=True),
+    Column("Methods", lambda row: row.methods, text=True),
+    Column("This study", lambda row: _shown(row.ours), text=True),
+    Column(
+        "Paper", lambda row: "not stated" if row.stated is None else _shown(row.stated), text=True
+    ),
+    Column("Source", lambda row: row.source, text=True),
+]
+
+
+def settings(study: Study) -> list[Setting]:
+    """Return the settings of a study: one for all methods with the same value here and in the paper."""
+    grouped = dict[Setting, list[str]]()
+    for one in _of_methods(study):
+        grouped.setdefault(one._replace(methods=""), []).append(one.methods)
+    rows = [
+        one._replace(methods="all" if len(own) == len(study.run.methods) else ", ".join(own))
+        for one, own in grouped.items()
+    ]
+    return [*rows, *_of_evaluations(study)]
+
+
+def differing(study: Study) -> list[str]:
+    """Return each setting that is not as the paper states it, with both values."""
+    return [
+        f"{one.name.replace('_', ' ')} {_shown(one.ours)} (paper: {_shown(one.stated)}"
+        + (f"; {one.methods})" if one.methods != "all" else ")")
+        for one in settings(study)
+        if one.stated not in (None, one.ours)
+    ]
+
+
+def make(artefacts: Artefacts) -> Table:
+    """Return the table of `settings`."""
+    return Table(
+        columns=COLUMNS,
+        rows=settings(artefacts.study),
+        caption="Hyperparameters of the study as run, beside those of arXiv 2602.15620.",
+        notes=[
+            "In brackets: how sure it is what the paper states. Settings of baselines are those of their "
+            "own papers, as v4 and v5 say."
+        ],
+    )
+
+
+def _of_methods(study: Study) -> Iterator[Setting]:
+    """Yield the settings of the trainings and of the token selections, each for every method."""
+    known = paper()["hyperparameters"]
+    for one in known["training"]:
+        for name in study.run.methods:
+            ours, about = getattr(study.training_of(name), one["setting"]), one.get("elsewhere", "")
+            ours = reader_name(ours) if one["setting"] == "reward" else ours
+            title = study.title(name)
+            yield Setting(one["setting"], title, ours, one["value"], one["confidence"], about)
+    others = (key for name in study.run.methods for key in study.method(name).effective)
+    for key in dict.fromkeys((*OF_METHODS, *others)):
+        for name in study.run.methods:
+            method, stated = study.method(name), known["methods"].get(study.origin_of(name), {})
+            if key == "selection" or key not in method.effective:
+                continue
+            ours = method.effective[key]
+            letter = "L" if key in stated.get("inferred", ()) else stated.get("confidence", "")
+            about = known["elsewhere"].get(key, "")
+            yield Setting(key, method.title, ours, stated.get(key), letter * (key in stated), about)
+
+
+def _of_evaluations(study: Study) -> Iterator[Setting]:
+    known = paper()["hyperparameters"]
+    for one in known["evaluation"]:
+        ours = getattr(study.evaluation, one["setting"])
+        name = f"{one['setting']}, evaluation"
+        yield Setting(name, "all", ours, one["value"], one["confidence"], "")
+    for name in study.run.benchmarks:
+        samples, stated = study.benchmarks[name].samples, known["samples"]["values"].get(name)
+        heading, letter = f"responses per problem, {name}", known["samples"]["confidence"]
+        yield Setting(heading, "all", samples, stated, letter, "")

@@ -1,0 +1,198 @@
+"""Verdicts on the claims of the paper: each holds, does not hold, or cannot be decided."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any, Literal
+
+from stapo.core.methods import BASELINES
+from stapo.suite.analysis.against_paper import changed, is_papers
+from stapo.suite.analysis.artefacts import Artefacts
+from stapo.suite.analysis.quantities import QUANTITIES, Measured, UnmeasuredError
+from stapo.suite.analysis.table import Column, Table
+from stapo.suite.exhibits import Exhibit
+from stapo.suite.reference import CONFIDENCE, claims, paper
+from stapo.suite.study import Study
+
+EXHIBIT = Exhibit(order=10, title="The paper's claims")
+Verdict = Literal["holds", "does not hold", "cannot be decided"]
+HOLDS: Verdict = "holds"
+REFUTED: Verdict = "does not hold"
+OPEN: Verdict = "cannot be decided"
+SAYS = {REFUTED: "excludes that it is", OPEN: "is too wide to decide whether it is"}
+"""What an interval says of a claim that it does not confirm, the gravest first."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """A claim of one revision of the paper: an entry of `claims.yaml`, which explains the fields."""
+
+    id: str
+    text: str
+    revision: str
+    method: str
+    """Method of the revision that it is about."""
+    confidence: str
+    about: Literal["method", "tokens"]
+    quantity: str
+    """Name in `QUANTITIES`."""
+    arguments: dict[str, Any]
+    rule: str
+    """Name in `RULES`."""
+    limits: tuple[float, ...]
+    is_limit_ours: bool
+    """Whether the limit or the margin is our choice."""
+    against_baselines: bool
+
+
+@dataclass(frozen=True)
+class Decided:
+    """The verdict on a claim, at one size."""
+
+    claim: Claim
+    where: str
+    """Size, or what else it was measured at; empty if it was not."""
+    measured: Sequence[Measured]
+    seeds: int
+    verdict: Verdict
+    reason: str
+    rests_on: list[str]
+    """What a reader has to grant: our choices, settings that are inferred, what the study discloses."""
+
+
+def paper_claims() -> list[Claim]:
+    """Return the claims of `claims.yaml`, one for each revision."""
+    found = []
+    for one in claims():
+        ((rule, limits),) = one["rule"].items()
+        quantity, *arguments = one["quantity"].items()
+        same = {key: one[key] for key in ("id", "text", "confidence", "about")}
+        same |= {"quantity": quantity[1], "arguments": dict(arguments), "rule": rule}
+        same |= {"limits": tuple(limits) if isinstance(limits, list) else (limits,)}
+        same |= {"is_limit_ours": "limit" in one, "against_baselines": "against" in one}
+        for revision, method in one["revisions"].items():
+            found.append(Claim(revision=revision, method=method, **same))
+    return found
+
+
+RULES: dict[str, tuple[str, Callable[..., tuple[bool, bool]]]] = {
+    "above": ("above {0:g}", lambda one, limit: (one.low > limit, one.high <= limit)),
+    "below": ("below {0:g}", lambda one, limit: (one.high < limit, one.low >= limit)),
+    "within": (
+        "between {0:g} and {1:g}",
+        lambda one, a, b: (a <= one.low and one.high <= b, one.low > b or one.high < a),
+    ),
+    # Two one-sided tests at 2.5 %.
+    "equals": (
+        "within {1:g} of {0:g}",
+        lambda one, a, margin: (
+            a - margin <= one.low and one.high <= a + margin,
+            one.low > a + margin or one.high < a - margin,
+        ),
+    ),
+}
+"""Name of a rule -> what it claims, and whether an interval confirms and contradicts that."""
+
+
+def decide(claim: Claim, measured: Sequence[Measured], seeds: int) -> tuple[Verdict, str]:
+    """Return the verdict on a claim, and the reason in one sentence.
+
+    All that was measured at one place must fulfil the claim's rule.
+    """
+    if claim.about == "method" and seeds == 1:
+        return OPEN, "One training seed decides nothing about a method."
+    text, rule = RULES[claim.rule]
+    wanted, several = text.format(*claim.limits), len(measured) > 1
+    if without := [one for one in measured if not isfinite(one.found.low)]:
+        return OPEN, f"There is no interval of the {without[0].what}."
+    found: list[tuple[Verdict, Measured]] = []
+    for one in measured:
+        confirmed, contradicted = rule(one.found, *claim.limits)
+        found.append((REFUTED if contradicted else HOLDS if confirmed else OPEN, one))
+    for wanting, words in SAYS.items():
+        for verdict, one in found:
+            if verdict == wanting:
+                which = f" of the {one.what}" if several else ""
+                return verdict, f"The interval{which} {words} {wanted}."
+    which = f"All {len(measured)} intervals are" if several else "The interval is"
+    return HOLDS, f"{which} {wanted}."
+
+
+def verdicts(artefacts: Artefacts) -> list[Decided]:
+    """Return the verdicts on all claims: a row for each claim and size, one for a claim not measured."""
+    return [row for claim in paper_claims() for row in _verdicts(artefacts, claim)]
+
+
+def _verdicts(artefacts: Artefacts, claim: Claim) -> Iterator[Decided]:
+    seeds = len(artefacts.study.run.seeds)
+    try:
+        measured = [*QUANTITIES[claim.quantity](artefacts, claim.method, **claim.arguments)]
+    except UnmeasuredError as error:
+        reason = f"Not measured: {error}."
+        yield Decided(claim, "", (), seeds, OPEN, reason, [])
+        return
+    for where in dict.fromkeys(one.where for one in measured):
+        found = [one for one in measured if one.where == where]
+        verdict, reason = decide(claim, found, seeds)
+        if seeds == 1 and verdict != OPEN:
+            reason += " This is about the tokens of one training, not about its method."
+        rests_on = [*_rests_on(claim)]
+        yield Decided(claim, where, found, seeds, verdict, reason, rests_on)
+
+
+def _rests_on(claim: Claim) -> Iterator[str]:
+    """Yield what a reader has to grant to accept a verdict."""
+    if claim.is_limit_ours:
+        yield "the limit is our choice"
+    compared = {claim.method, *(BASELINES if claim.against_baselines else ())}
+    yield from (text for name, text in paper()["inferred"].items() if name in compared)
+
+
+def _reason(row: Decided) -> str:
+    """Return the reason of a verdict, and what a reader has to grant."""
+    return row.reason + (f" Rests on: {'; '.join(row.rests_on)}." if row.rests_on else "")
+
+
+COLUMNS: list[Column[Decided]] = [
+    Column("Claim", lambda row: row.claim.text, text=True),
+    Column("Verdict", lambda row: row.verdict, text=True),
+    Column("Measured", lambda row: "; ".join(map(str, row.measured)), text=True),
+    Column("Reason, and what it rests on", _reason, text=True),
+    Column("Size", lambda row: row.where, text=True),
+    Column("Revision", lambda row: row.claim.revision, text=True),
+    Column("Source of the claim", lambda row: CONFIDENCE[row.claim.confidence], text=True),
+    Column("Training seeds", lambda row: row.seeds),
+]
+RULE = (
+    "Each claim is decided by a rule from measured intervals (95 %): it holds if all intervals agree "
+    "with it, does not hold if one contradicts it, and cannot be decided otherwise. Rules and limits: "
+    "stapo/suite/reference/claims.yaml."
+)
+
+
+def make(artefacts: Artefacts) -> Table:
+    """Return the table of verdicts, a row for each claim and size."""
+    rows = verdicts(artefacts)
+    count = Counter(row.verdict for row in rows)
+    counts = ", ".join(f"{verdict} {count[verdict]}" for verdict in (HOLDS, REFUTED, OPEN))
+    unmeasured = sum(not row.measured for row in rows)
+    caption = (
+        f"{len(rows)} verdicts on claims of the paper, by revision and size: {counts}. For {unmeasured} of "
+        "the last ones, the study does not measure what the claim is about."
+    )
+    return Table(
+        columns=COLUMNS, rows=rows, caption=caption, notes=[RULE, *_notes(artefacts.study)]
+    )
+
+
+def _notes(study: Study) -> Iterator[str]:
+    yield "Each claim is decided on its own: of many verdicts, some are wrong by chance."
+    for name in dict.fromkeys(claim.method for claim in paper_claims()):
+        if name in study.run.methods and (changes := changed(study, name)):
+            yield f"{study.method(name).title} is not as in the paper: {changes}."
+    if others := [size for size in study.run.sizes if not is_papers(study, size)]:
+        yield (
+            f"{', '.join(others)}: not a model of the paper. Verdicts are about this study's models and say "
+            "little about the paper's."
+        )

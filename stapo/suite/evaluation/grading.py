@@ -1,0 +1,151 @@
+"""The grader: decides whether a response answers a problem, for all parts of the suite.
+
+A reader of `stapo.suite.answers` finds the answer of a response, and `judge` compares it with the gold by
+math-verify. Answers are untrusted, so they are parsed only in worker processes with limits of memory and
+processor time. The kernel ends a worker at its limit, and a new one replaces it. A timeout, a crash, an
+unparsable answer, no answer and a wrong answer are different verdicts.
+
+The limit is processor time, so that a verdict does not depend on the load of the machine. It still depends
+on its speed: an answer that needs nearly the whole limit may be a timeout on a slower machine only.
+"""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from stapo.suite.answers import READERS, Reader
+from stapo.suite.bars import bar
+from stapo.suite.records.scores import Verdict
+
+SECONDS = 10.0
+"""Limit of processor time per answer; most answers need some hundredths of a second."""
+MEMORY_BYTES = 2 * 2**30
+"""Limit of a worker's address space."""
+LONGEST = 2000
+"""Characters of an answer; the longest gold of the six benchmarks has 198. A longer answer is unparsable."""
+INTEGER = re.compile(r"-?[0-9]{1,18}")
+
+_idle: list["subprocess.Popen[str]"] = []
+"""The worker that waits for an answer, kept between calls; a forked process must not use its parent's."""
+os.register_at_fork(after_in_child=_idle.clear)
+
+
+@dataclass(frozen=True)
+class Grade:
+    """Verdict on one response."""
+
+    verdict: Verdict
+    answer: str | None
+    """What the reader found; None if there is no answer."""
+    plain: bool = False
+    """Whether math-verify alone, without our rules, accepts the answer."""
+
+    @property
+    def correct(self) -> bool:
+        """Whether the response counts as correct."""
+        return self.verdict == "correct"
+
+
+def grade_all(
+    pairs: Sequence[tuple[str, str]], reader: Reader = READERS["boxed"], *, progress: bool = False
+) -> list[Grade]:
+    """Return the grade of each (trusted gold, untrusted response), as `grade_answers` does."""
+    answers = [(gold, reader.read(gold, response)) for gold, response in pairs]
+    return grade_answers(answers, progress=progress)
+
+
+def grade_answers(
+    pairs: Sequence[tuple[str, str | None]], *, progress: bool = False
+) -> list[Grade]:
+    """Return the grade of each (trusted gold, untrusted answer), in the same order.
+
+    Equal pairs are graded once. The worker starts when needed and ends with this process.
+
+    Raises:
+        RuntimeError: a worker does not start.
+    """
+    asked = {(gold, answer) for gold, answer in pairs if answer is not None}
+    grades = {pair: told for pair in asked if (told := _obvious(*pair))}
+    left = sorted(asked - grades.keys())
+    found = map(_judged, left)
+    shown = bar("grading", len(left), "answer", over=found) if progress and left else found
+    grades.update(zip(left, shown, strict=True))
+    return [
+        Grade("no_box", None) if answer is None else grades[gold, answer] for gold, answer in pairs
+    ]
+
+
+def _obvious(gold: str, answer: str) -> Grade | None:
+    """Return the grade if no worker is needed: equal texts, whole numbers, texts that are too long."""
+    ours, theirs = gold.strip(), answer.strip()
+    if ours == theirs:
+        return Grade("correct", answer, plain=True)
+    if INTEGER.fullmatch(ours) and INTEGER.fullmatch(theirs):
+        same = int(ours) == int(theirs)
+        return Grade("correct" if same else "wrong", answer, plain=same)
+    return Grade("unparsable", answer) if len(answer) > LONGEST else None
+
+
+def _judged(pair: tuple[str, str]) -> Grade:
+    """Return a worker's grade; after a crash of a used worker, a fresh one repeats the request."""
+    try:
+        used = _idle.pop()
+    except IndexError:
+        return _ask(_start(), pair)
+    grade = _ask(used, pair)
+    return _ask(_start(), pair) if grade.verdict == "crash" else grade
+
+
+def _ask(worker: "subprocess.Popen[str]", pair: tuple[str, str]) -> Grade:
+    """Return the grade of a worker, which is then idle or has ended."""
+    assert worker.stdin is not None
+    assert worker.stdout is not None
+    verdict: Verdict | None = None
+    plain = False
+    try:
+        worker.stdin.write(json.dumps(pair) + "\n")
+        worker.stdin.flush()
+        verdict = json.loads(worker.stdout.readline())
+        plain = json.loads(worker.stdout.readline())
+    except (BrokenPipeError, json.JSONDecodeError):
+        if verdict is None:
+            verdict = "timeout" if worker.wait() == -signal.SIGPROF else "crash"
+        _stop(worker)
+    except BaseException:
+        # Such as Ctrl-C: an unread verdict would be taken as that of the next request.
+        _stop(worker)
+        raise
+    else:
+        _idle.append(worker)
+    return Grade(verdict, pair[1], plain)
+
+
+def _start() -> "subprocess.Popen[str]":
+    """Return a new worker that has finished its imports, so that they do not count as an answer's time."""
+    # -P: no file of this directory, such as statistics.py, or of the working directory shadows a library.
+    command = [sys.executable, "-P", "-m", "stapo.suite.evaluation.judge"]
+    # The hash seed fixes the order of sympy's sets, on which rare verdicts depend.
+    worker = subprocess.Popen(
+        [*command, str(MEMORY_BYTES), str(SECONDS)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env={**os.environ, "PYTHONHASHSEED": "0"},
+    )
+    assert worker.stdout is not None
+    if worker.stdout.readline() != "ready\n":
+        _stop(worker)
+        told = "the grading worker does not start or misjudges known answers; run"
+        raise RuntimeError(f"{told} {' '.join(command)} {MEMORY_BYTES} {SECONDS}")
+    return worker
+
+
+def _stop(worker: "subprocess.Popen[str]") -> None:
+    worker.kill()
+    worker.communicate()

@@ -1,0 +1,311 @@
+r"""Worker process that judges answers by math-verify 0.9.0, with our own rules of grading.
+
+A rule exists only for a gold answer of the six benchmarks or a published failure of math-verify, which it
+names (`#14` is an issue of huggingface/Math-Verify). `tests/unit/suite/evaluation/test_judge.py` has a pair for
+each. This module parses untrusted text: only `grading` starts it, in a process that limits its own memory and
+processor time. Linux only.
+"""
+
+import json
+import logging
+import os
+import re
+import resource
+import signal
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import sympy
+from latex2sympy2_extended import NormalizationConfig
+from math_verify import LatexExtractionConfig, parse, verify
+from sympy.core.cache import clear_cache
+from sympy.core.random import seed
+from sympy.core.relational import _Greater as GreaterThan, _Less as LessThan
+
+from stapo.suite.evaluation.notation import in_radians, rewritten, without_unit
+
+if TYPE_CHECKING:  # A worker has no need of Parquet.
+    from stapo.suite.records.scores import Verdict
+
+# math-verify warns that its own time limits are off; the worker has one of its own.
+logging.getLogger("math_verify").setLevel(logging.ERROR)
+
+KNOWN = {r"\frac{2x}{2}": "correct", r"\frac{x}{2}": "wrong"}
+"""Answers to x and their verdicts. A broken environment must not grade: all answers would be wrong."""
+START_SECONDS = 60.0
+
+SCIENTIFIC = re.compile(
+    r"(?<![\w.])([-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))[eE]\+?(-?)0*([0-9]+)(?!\.?\w)"
+)
+DOTS = r"\\[lcvd]?dots(?![a-zA-Z])|\.\.\."
+REWRITING = (
+    # Minerva 4.5e33, read as 4.5 times e times 33.
+    (SCIENTIFIC, r"\1\\times10^{\2\3}"),
+    # Minerva -1./3, which cannot be parsed.
+    (re.compile(r"(?<=[0-9])\./"), "/"),
+    # Minerva 1.25 as \text{1.25}: #37 is solved for integers only.
+    (re.compile(r"\\text\s*\{\s*([-+]?[0-9]*\.[0-9]+)\s*\}"), r"\1"),
+    # MATH 6+9i: only a separate i is read as the imaginary unit, so that 6+9i and 6+9 i differ.
+    (re.compile(r"(?<=[0-9])i(?![a-zA-Z])"), " i"),
+    # Minerva y^{\prime}+r y-r x(t)=0 with an apostrophe.
+    (re.compile(r"(?<=[a-zA-Z])'"), r"^{\\prime}"),
+    # Minerva E_{1},E_{2}: E is read as Euler's number, which has no index.
+    (re.compile(r"(?<![a-zA-Z\\])E_"), r"\\Xi_"),
+    # OlympiadBench m_{\max } and Minerva L_{\odot}: a command as index cannot be parsed.
+    (re.compile(r"_\s*\{\s*\\(max|min|odot)\s*\}"), r"_{\1}"),
+)
+"""Patterns in golds and answers -> what math-verify reads in the same way."""
+
+BASED = re.compile(r"(?:.*=)?\s*\(?([0-9A-Z]+)\)?\s*_\s*\{?([0-9]+)\}?")
+"""A number and its base: MATH 2516_8. math-verify drops the base."""
+LETTER = re.compile("[a-zA-Z]")
+COMMAND = re.compile(r"\\(?:text|mathrm|mathbb|mathcal|begin|end)\w*\s*\{[^{}]*\}|\\[a-zA-Z]+")
+"""A command, with its text if it has one."""
+CAPITAL = re.compile(COMMAND.pattern + r"|(?P<letter>[A-Z])(?:_\{?(?P<index>\w+)\}?)?")
+LAST_WORD = re.compile(r"(?<=[0-9}])\s*[a-zA-Z]+\s*$")
+TEXT = re.compile(r"\\(?:text|mathrm)\w*\s*\{[^{}]*\}")
+FRAME = re.compile(r"(?P<open>\(|\[|\\\{)(?P<inside>.*?)(?P<close>\)|\]|\\\})", re.DOTALL)
+CLOSED_AT_INFINITY = re.compile(r"\[\s*[-+]?\s*\\infty|\\infty\s*\]")
+OF_SIGN = sympy.Abs, sympy.Max, sympy.Min, sympy.sign
+"""What depends on signs: variables are not taken to be positive beside it."""
+VARIABLE = re.compile(r"[0-9][a-zA-Z](?![a-zA-Z])")
+r"""OlympiadBench 6m: math-verify takes the m for a unit, as in \frac{37}{4} m of MATH."""
+AS_TEXT = re.compile(r"[0-9]:[0-9]|" + DOTS)
+"""Times and unfinished lists (#14), of which math-verify drops the words and the dots."""
+RELATIVE_TOLERANCE = 1e-4
+"""Numbers further apart are unequal: math-verify drops differences below 1e-6 (Minerva 4.6e-24, #14), and
+tries for minutes to simplify those of large numbers (Minerva 7e37)."""
+
+
+def judge(gold: str, answer: str) -> "Verdict":
+    """Return our verdict on an answer."""
+    try:
+        return _verdict(_rewritten(gold), _rewritten(answer))
+    except Exception:  # As in math-verify, an error of sympy means that the two are not equal.
+        return "wrong"
+
+
+def is_accepted(gold: str, answer: str) -> bool:
+    """Return whether math-verify alone accepts an answer."""
+    plain = [parse(rf"\boxed{{{text}}}", parsing_timeout=None) for text in (gold, answer)]
+    return bool(verify(*plain, timeout_seconds=None))
+
+
+def _rewritten(text: str) -> str:
+    text = rewritten(text)
+    for pattern, replacement in REWRITING:
+        text = pattern.sub(replacement, text)
+    return text
+
+
+def _verdict(gold: str, answer: str) -> "Verdict":
+    if AS_TEXT.search(gold):
+        return "correct" if _bare(gold) == _bare(answer) else "wrong"
+    # An answer without a base has that of the question.
+    if (ours := BASED.fullmatch(gold)) and (theirs := BASED.fullmatch(answer)):
+        return "correct" if ours.groups() == theirs.groups() else "wrong"
+    if _differ_in_brackets(gold, answer):
+        return "wrong"
+    if _bare(gold).strip("()") == _bare(answer).strip("()") and TEXT.fullmatch(gold):
+        return "correct"
+    # Letters but for a word at the end are variables: then the last one may be a variable, not a unit.
+    plain = COMMAND.sub("", gold)
+    units = VARIABLE.search(gold) is None and LETTER.search(LAST_WORD.sub("", plain)) is None
+    if units and LETTER.search(plain) is None:
+        answer = without_unit(answer)
+    texts = in_radians(gold, answer), in_radians(answer, gold)
+    expected, found = (_read(text, units) for text in _with_cases(texts))
+    if expected and found and _equal(expected, found):
+        return "correct"
+    parsed = any(isinstance(value, sympy.Basic | sympy.MatrixBase) for value in found)
+    return "wrong" if parsed else "unparsable"
+
+
+def _bare(text: str) -> str:
+    r"""Return text without spaces, dollar signs, full stops and the frames of \text and \ldots."""
+    text = re.sub(r"\\(?:text|mathrm)\s*\{([^{}]*)\}", r"\1", re.sub(DOTS, "…", text))
+    return re.sub(r"[\s$.~]|\\[,;:! ]", "", text).lower()
+
+
+def _differ_in_brackets(gold: str, answer: str) -> bool:
+    r"""Return whether lists, points, sets or intervals are of different types, as (a,b) and \{a,b\} are."""
+    frames = [_frame(text) for text in (gold, answer)]
+    if "" not in frames and frames[0] != frames[1]:
+        return True
+    # Infinity belongs to no interval.
+    return CLOSED_AT_INFINITY.search(answer) is not None and CLOSED_AT_INFINITY.search(gold) is None
+
+
+def _frame(text: str) -> str:
+    r"""Return the brackets around a whole list of two and more parts, such as (] or \{\}; "" without any."""
+    match = FRAME.fullmatch(text.strip())
+    if match is None or "," not in match["inside"] or not _is_balanced(match["inside"]):
+        return ""
+    return match["open"] + match["close"]
+
+
+def _is_balanced(text: str) -> bool:
+    """Return whether no bracket closes that a text did not open."""
+    depth = 0
+    for bracket in re.findall(r"[()\[\]]", text):
+        depth += 1 if bracket in "([" else -1
+        if depth < 0:
+            return False
+    return depth == 0
+
+
+def _with_cases(texts: Sequence[str]) -> list[str]:
+    """Return gold and answer in which capitals have an index of their own if one has the small letter too.
+
+    math-verify makes all letters small: m R^2 would be M r^2. A single letter may be of another case.
+    """
+    letters = [set(LETTER.findall(COMMAND.sub(" ", text))) for text in texts]
+    both = {one for own in letters for one in own if one.isupper() and one.lower() in own}
+    exchanged = {
+        one.upper() for one in letters[0] ^ letters[1] if one.swapcase() in set.union(*letters)
+    }
+    both |= exchanged if len(exchanged) > 1 else set()
+
+    def marked(match: re.Match[str]) -> str:
+        letter = match["letter"]
+        return match[0] if letter not in both else f"{letter}_{{U{match['index'] or ''}}}"
+
+    return [CAPITAL.sub(marked, text) if both else text for text in texts]
+
+
+def _read(text: str, units: bool) -> list[Any]:
+    r"""Return the readings of a whole answer as LaTeX: an expression, its text, or both.
+
+    math-verify otherwise takes the last number or fraction of what it cannot parse for the answer (#41, #60):
+    it reads Minerva \frac{1}{3} E_{1}+\frac{2}{3} E_{2} as 2/3.
+    """
+    normal = NormalizationConfig(
+        basic_latex=True, units=units, malformed_operators=True, nits=True, boxed="all"
+    )
+    latex = LatexExtractionConfig(
+        try_extract_without_anchor=False,
+        boxed_match_priority=0,
+        normalization_config=normal,
+    )
+    options: dict[str, Any] = {"extraction_mode": "first_match", "parsing_timeout": None}
+    found: list[Any] = parse(rf"\boxed{{{text}}}", [latex], **options)
+    return [_sound(value) for value in found if not _is_undefined(value)]
+
+
+def _is_undefined(value: Any) -> bool:
+    r"""Return whether a reading has a pole: everything would be equal to it."""
+    return isinstance(value, sympy.Basic) and bool(value.has(sympy.zoo, sympy.nan))
+
+
+def _sound(value: Any) -> Any:
+    """Return a reading with a symbol for each derivative: of dM/dt, which has no M in it, sympy makes 0."""
+    if not isinstance(value, sympy.Basic):
+        return value
+    return value.xreplace({one: sympy.Symbol(str(one)) for one in value.atoms(sympy.Derivative)})
+
+
+def _equal(expected: list[Any], found: list[Any]) -> bool:
+    if _are_far(expected[0], found[0]):
+        return False
+    # MATH (2,\infty) accepts x>2; relations and sets are only compared on request.
+    options: dict[str, Any] = {"allow_set_relation_comp": True, "timeout_seconds": None}
+    expected, found = _as_vectors(expected, found)
+    if isinstance(expected[0], sympy.Interval | sympy.Union):
+        found = [_as_set(value) for value in found]
+    if verify(expected, found, **options):
+        return True
+    if any(isinstance(one, sympy.Basic) and one.has(*OF_SIGN) for one in (*expected, *found)):
+        return False
+    imaginary = [[_with_unit(value) for value in side] for side in (expected, found)]
+    if imaginary[0] != expected and imaginary[1] != found and verify(*imaginary, **options):
+        return True
+    # Minerva \sqrt{4 \pi G \rho_{0} r_{0}^{2}} and #64, \sqrt{1/n}: variables are positive.
+    positive = [[_positive(value) for value in side] for side in (expected, found)]
+    return positive != [expected, found] and bool(verify(*positive, **options))
+
+
+def _as_vectors(expected: list[Any], found: list[Any]) -> tuple[list[Any], list[Any]]:
+    """Return readings in which a row or column is a tuple if the other side has no matrix."""
+    kinds = [isinstance(side[0], sympy.MatrixBase) for side in (expected, found)]
+    if sum(kinds) != 1:
+        return expected, found
+    return (_as_tuples(expected), found) if kinds[0] else (expected, _as_tuples(found))
+
+
+def _as_tuples(values: list[Any]) -> list[Any]:
+    return [
+        sympy.Tuple(*value) if isinstance(value, sympy.MatrixBase) and 1 in value.shape else value
+        for value in values
+    ]
+
+
+def _as_set(value: Any) -> Any:
+    """Return the union of a list of inequalities with one variable, as in x < -1 or x > 2."""
+    relations = value.args if isinstance(value, sympy.FiniteSet) else ()
+    if len(relations) < 2 or not all(isinstance(one, LessThan | GreaterThan) for one in relations):
+        return value
+    if len(value.free_symbols) != 1:
+        return value
+    return sympy.Union(*(one.as_set() for one in relations))
+
+
+def _are_far(expected: Any, found: Any) -> bool:
+    """Return whether two values are certainly different numbers; percentages have two values."""
+    for value in (expected, found):
+        if not isinstance(value, sympy.Expr) or value.free_symbols:
+            return False
+        if value.has(sympy.UnevaluatedExpr):
+            return False
+    ours, theirs = expected.evalf(30), found.evalf(30)
+    with suppress(TypeError):  # Infinity and what is not a number.
+        return bool(abs(ours - theirs) > RELATIVE_TOLERANCE * sympy.Max(abs(ours), abs(theirs)))
+    return False
+
+
+def _with_unit(value: Any) -> Any:
+    r"""Return a value with the imaginary unit for i, as in e^{i\pi/3}; math-verify reads it in 9 i alone."""
+    if not isinstance(value, sympy.Expr):
+        return value
+    return value.xreplace({symbol: sympy.I for symbol in value.free_symbols if symbol.name == "i"})
+
+
+def _positive(value: Any) -> Any:
+    if not isinstance(value, sympy.Expr):
+        return value
+    return value.xreplace({s: sympy.Symbol(s.name, positive=True) for s in value.free_symbols})
+
+
+def main(memory_bytes: int, seconds: float) -> None:
+    """Write two lines of JSON for each pair of gold and answer on standard input: verdict, math-verify's.
+
+    `memory_bytes` limits the address space, `seconds` the processor time of each line.
+    """
+    # Output of libraries goes to stderr, so that it cannot be taken as a verdict.
+    verdicts = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    limit = memory_bytes if hard == resource.RLIM_INFINITY else min(memory_bytes, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    # Without a handler, the kernel ends this process at its limit, even within one multiplication.
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGPROF})
+    signal.setitimer(signal.ITIMER_PROF, START_SECONDS)
+    if {answer: judge("x", answer) for answer in KNOWN} != KNOWN:
+        sys.exit("the grader misjudges known answers; check the versions of sympy and math-verify")
+    print("ready", file=verdicts, flush=True)
+    for line in sys.stdin:
+        for function in (judge, is_accepted):
+            # Reset sympy's cache and random numbers, so that a verdict does not depend on earlier answers.
+            clear_cache()
+            seed(0)
+            signal.setitimer(signal.ITIMER_PROF, seconds)
+            judgement = function(*json.loads(line))
+            signal.setitimer(signal.ITIMER_PROF, 0)
+            print(json.dumps(judgement), file=verdicts, flush=True)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), float(sys.argv[2]))

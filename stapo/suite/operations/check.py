@@ -1,0 +1,131 @@
+"""What a study would run, with the settings of its methods, and doubts about it: `stapo check`."""
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from stapo.core.methods import METHODS
+from stapo.suite.answers import is_built_in
+from stapo.suite.operations.model_check import model_lines
+from stapo.suite.repository import STUDIES
+from stapo.suite.study import Study, read_study
+from stapo.suite.study.files import reader_name
+from stapo.suite.study.reading import NAMED, matching, resolved_content
+from stapo.suite.tasks import instruction_of
+
+
+def check_document(study: Study) -> dict[str, Any]:
+    """Return the document of `stapo check --json`.
+
+    Raises:
+        StudyError: a model on this machine does not fit the study.
+    """
+    from stapo.suite.analysis.tables.hyperparameters import differing  # Not for `idle` alone.
+
+    benchmarks = study.run.benchmarks
+    return {
+        "study": study.name,
+        "trainings": [str(run) for run in study.runs()],
+        "steps": study.training.steps,
+        "checkpoints": [str(one) for one in study.checkpoints() if study.is_full(one)],
+        "decodings": list(study.run.decodings),
+        "responses": sum(study.problems(b) * study.benchmarks[b].samples for b in benchmarks),
+        "methods": {
+            name: asdict(study.method(name)) | {"effective": study.method(name).effective}
+            for name in study.run.methods
+        },
+        "differing": differing(study),
+        "own": list(own_lines(study)),
+        "models": model_lines(study),
+        # Of a valid study; `stapo verify` would report some as errors.
+        "warnings": [
+            *study.unpinned(),
+            *idle(study),
+            *unused(study),
+            *unlike_training(study),
+            *filtered(study),
+        ],
+    }
+
+
+def idle(study: Study) -> Iterator[str]:
+    """Yield a line for each method that can never act, since all ratios of its trainings are 1."""
+    for name in study.run.methods:
+        method, training = study.method(name), study.training_of(name)
+        one_update = training.prompts_per_batch == training.prompts_per_mini_batch
+        if one_update and method.settings and not method.acts_on_policy:
+            yield (
+                f"methods.{name}: one update per rollout, in which it changes nothing; set "
+                "training.prompts_per_mini_batch to a part of prompts_per_batch"
+            )
+
+
+def filtered(study: Study) -> Iterator[str]:
+    """Yield a line if rollouts are sampled from a nucleus, which has no rare tokens."""
+    for name in study.run.methods:
+        method, training = study.method(name), study.training_of(name)
+        if training.top_p < 1 and method.spec.silences_candidates:
+            about = f"rollouts have top_p {training.top_p:g}: they contain hardly a token of low probability"
+            yield f"methods.{name}: {about}, so that S2T silences next to nothing; set training.top_p: 1.0"
+
+
+def unlike_training(study: Study) -> Iterator[str]:
+    """Yield a line for each way in which benchmarks ask or read answers otherwise than the training."""
+    found: dict[str, list[str]] = {}
+    training, remedy = study.training, "if this is not intended, set benchmarks.NAME"
+    asked = " ".join(training.instruction.split())
+    for name in study.run.benchmarks if study.run.methods else ():
+        if " ".join(instruction_of(study.task(name)).split()) != asked:
+            about = f"the instruction is not that of the training; {remedy}.instruction"
+            found.setdefault(about, []).append(name)
+        rewarded, read = reader_name(training.reward), study.answer(name)
+        if not is_built_in(training.reward) and study.benchmarks[name].answer is None:
+            about = f"answers are read as {reader_name(read)}, whatever the reward {rewarded} reads"
+            found.setdefault(f"{about}; set benchmarks.NAME.answer", []).append(name)
+        elif is_built_in(training.reward) and read != training.reward:
+            about = f"answers are read as {reader_name(read)}, in the training as {rewarded}"
+            found.setdefault(f"{about}; {remedy}.answer", []).append(name)
+    yield from (f"benchmarks {', '.join(names)}: {about}" for about, names in found.items())
+
+
+def unused(study: Study) -> Iterator[str]:
+    """Yield a line for each method of the study's own that nothing uses; those of `paper` are for choice."""
+    section, known = study.interventions, {*METHODS, *read_study(STUDIES / "paper.yaml").methods}
+    names = [*study.run.methods, *section.methods, *[section.method] * bool(section.checkpoints)]
+    used = {one for name in names for one in study.lineage(name)}
+    for name in study.methods:
+        if name not in used | known:
+            yield f"methods.{name}: not in run.methods, so it is not trained; add it, or remove this"
+
+
+def own_lines(study: Study) -> Iterator[str]:
+    """Yield a line for each file of the study's own, with the number and checksum of its content."""
+    content = resolved_content(study)
+    for path, (keys, _) in NAMED.items():
+        for section, place in matching(content, path):
+            if all(key in section for key in keys):  # Others are not read in this study.
+                found = ", ".join(f"{key}: {section[key]}" for key in keys)
+                yield f"{'.'.join(map(str, place))}: {section[place[-1]]}; {found}"
+
+
+def print_check(study: Study, console: Console) -> None:
+    """Print what a study would run, the settings of its methods, and the doubts."""
+    found = check_document(study)
+    number = len(found["trainings"])
+    lines = [
+        f"{found['study']}: {number} training{'s' * (number != 1)} of {found['steps']} steps, "
+        f"{len(found['checkpoints'])} checkpoints x {len(found['decodings'])} decodings, "
+        f"{found['responses']} responses each"
+    ]
+    for name in study.run.methods:
+        method = study.method(name)
+        shown = {key: one for key, one in method.effective.items() if one is not None}
+        given = ", ".join(f"{key} {one}" for key, one in shown.items())
+        lines += [f"{name}: {method.title}: {method.source}", f"  {given}"]
+    if differs := found["differing"]:
+        lines.append(f"differs from the paper: {', '.join(differs)}")
+    lines += [*found["own"], *found["models"], *(f"warning: {line}" for line in found["warnings"])]
+    console.print(Text("\n".join(lines)), soft_wrap=True)

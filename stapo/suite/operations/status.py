@@ -1,0 +1,291 @@
+"""How far a study is: the state of every job, from files alone.
+
+Nothing is started, locked or written, so that it works beside a running study, also one on Slurm. Files are
+taken as they are found: what is truncated, corrupt or malicious is treated as missing, and raises no error.
+"""
+
+import json
+import os
+import re
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from stapo.core.checksums import SUMS
+from stapo.core.files import DamagedFileError, open_file, text_of
+from stapo.suite import paths
+from stapo.suite.locks import holders
+from stapo.suite.stages import Job, Jobs, cause, is_outdated, is_unchanged, jobs_of, stages
+from stapo.suite.study import Study
+from stapo.suite.text import COLOURS, plain
+
+LOG_BYTES = 65536
+"""Size of the start of a log, which names the job, and of its end, which says how it ended."""
+STARTED = re.compile(r"^configuration ([0-9a-f]{16})$", re.MULTILINE)
+"""Line that a job writes when it starts, with its fingerprint."""
+ERROR = re.compile(
+    # A line of ours may stand behind a bar that was open.
+    r"(?:^|(?<=\]))stapo: .*|^(?:\[rank\d+\]: )?[\w.]*(?:Error|Exception|Interrupt)\b.*",
+    re.MULTILINE,
+)
+CTRL_C = re.compile("^stapo: stopped|^KeyboardInterrupt")
+WORK = {
+    "base": paths.BASE_WORK,
+    "train": paths.TRAIN_WORK,
+    "intervene": paths.INTERVENE_WORK,
+    "generate": paths.GENERATE_WORK,
+}
+"""Work directory of a stage's jobs, which they lock."""
+DRAWN = ("overlap", "tables", "evidence", "figures", "report", "provenance")
+"""Stages that are made again when a file that they read is newer."""
+STYLES = dict.fromkeys(("stopped", "outdated"), "yellow")
+STYLES |= {"failed": "red", "running": "cyan", "done": "green"}
+TOUCHED = re.compile(r'"touched_fraction": ([-+.\de]+)')
+BY_SIGNAL = "by Ctrl-C or another signal"
+IN_WORK = "in work/ already, of this or another study: not made again"
+KILLED = "exited without an error, possibly killed; the same command goes on"
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far one job is."""
+
+    stage: str
+    name: str
+    state: str
+    """waiting, running, stopped, failed, outdated or done."""
+    note: str = ""
+    done: int = 0
+    """Optimiser steps of a training, or responses."""
+    of: int = 0
+    """All of them; 0 where nothing is counted."""
+    reward: float | None = None
+    """Of a training's last step, in [-1, 1]."""
+    entropy: float | None = None
+    """Of a training's last step, nats."""
+    acted: int | None = None
+    """Steps in which a training's method changed the weight of a token; None where that was not recorded."""
+
+
+def progress(study: Study, root: Path = Path()) -> list[Progress]:
+    """Return how far every job is; what other settings left behind is `outdated`."""
+    of, logs = jobs_of(study), _logs_of(root, study.name)
+    scored = {
+        job: stages()["score"].recorded(job, root) == job.fingerprint for job in of.all("score")
+    }
+    # Weights are not looked at: a finished study may have lost them, as in git.
+    return [_progress(of, job, root, logs, scored) for job in of if job.outputs]
+
+
+def status_document(study: Study, root: Path = Path()) -> dict[str, Any]:
+    """Return the document of `stapo status --json`."""
+    jobs = [asdict(one) for one in progress(study, root)]
+    failed = any(one["state"] == "failed" for one in jobs)
+    return {"study": study.name, "failed": failed, "jobs": jobs}
+
+
+def print_status(study: Study, console: Console, root: Path = Path()) -> bool:
+    """Print one screen; return whether nothing failed."""
+    found = progress(study, root)
+    console.print(_stage_table(study, found))
+    if trainings := [one for one in found if one.stage == "train"]:
+        console.print(_training_table(trainings))
+    for state, line in _notes(found):
+        console.print(Text(line, style=STYLES.get(state, "")))
+    return all(one.state != "failed" for one in found)
+
+
+def lines_of(state: str, found: Sequence[Progress]) -> list[str]:
+    """Return a line for each reason why jobs are in a state."""
+    return [line for about, line in _notes(found) if about == state]
+
+
+def _notes(found: Sequence[Progress]) -> list[tuple[str, str]]:
+    """Return state and line for each note; jobs with the same one share a line."""
+    names: dict[tuple[str, str], list[str]] = {}
+    for one in found:
+        names.setdefault((one.state, one.note), []).append(f"{one.stage} {one.name}".rstrip())
+    lines = []
+    for (state, note), of in names.items():
+        some = of[0] if len(of) == 1 else f"{len(of)} jobs, such as {of[0]}"
+        lines += [(state, f"{state}: {some}: {note}")] * bool(note)
+    return lines
+
+
+def _progress(
+    of: Jobs, job: Job, root: Path, logs: Mapping[str, Path], scored: Mapping[Job, bool]
+) -> Progress:
+    own = Progress(job.stage, job.name, *_published(job, root))
+    work = root / WORK.get(job.stage, "").format(fingerprint=job.fingerprint)
+    if job.stage == "generate":
+        own = _answered(of, own, job, work, scored)
+    if job.stage == "train":
+        metrics = root / job.outputs[0] if own.state == "done" else work / paths.METRICS_FILE
+        own = _measured(own, metrics, of.study.training.steps)
+    if own.state == "done":
+        return own
+    # The scores of a checkpoint under a decoding share a log.
+    named = job.name.rpartition("/")[0] if job.stage == "score" else job.name
+    log = logs.get(of.made_by(job.stage, named)) if logs else None
+    return _unfinished(own, work if job.stage in WORK else None, log)
+
+
+def _unfinished(own: Progress, work: Path | None, log: Path | None) -> Progress:
+    """Return the progress of a job without results by what locked its work directory, and by its log."""
+    since = modified(work / "lock") if work else 0.0
+    host, holds = _owner(work / "lock") if work and since else ("", False)
+    built = work and own.stage == "base" and modified(work / "model" / SUMS)
+    error = error_in(log, since)
+    if holds:
+        return replace(own, state="running")
+    if since and (0 < own.of <= own.done or built):
+        return replace(own, state="waiting", note=IN_WORK)
+    if work and not error and host not in ("", os.uname().nodename):
+        # Locks of another host are not seen here.
+        news = max([since, *(modified(path) for path in work.glob("*.jsonl"))])
+        about = f"on {host}; last news {span(time.time() - news)} ago"
+        return replace(own, state="running", note="; ".join(filter(None, (about, own.note))))
+    if error:
+        state, note = ("stopped", BY_SIGNAL) if CTRL_C.search(error) else ("failed", error)
+    else:
+        state, note = ("stopped", KILLED) if since else (own.state, own.note)
+    return replace(own, state=state, note=note)
+
+
+def _owner(lock: Path) -> tuple[str, bool]:
+    """Return the host that locked a work directory last, and whether a process of this host still does.
+
+    Nothing is locked, which could block a starting job.
+    """
+    host, _, pid = plain(text_of(lock)[-200:]).partition(" ")
+    return host, pid in holders(lock.stat().st_ino)
+
+
+def _logs_of(root: Path, study: str) -> dict[str, Path]:
+    """Return fingerprint -> newest log of the job that has it."""
+    found: dict[str, Path] = {}
+    for path in sorted((root / "logs" / study).rglob("*.log"), key=modified):
+        with suppress(OSError, DamagedFileError), open_file(path) as stream:
+            head = stream.read(LOG_BYTES).decode(errors="replace")
+            found |= dict.fromkeys(STARTED.findall(head), path)
+    return found
+
+
+def error_in(log: Path | None, since: float) -> str | None:
+    """Return the line with the reason why a job failed; None without one, or in a log older than `since`."""
+    if log is None or modified(log) < since:
+        return None
+    # A progress bar separates its states by carriage returns.
+    errors = ERROR.findall(COLOURS.sub("", text_of(log, LOG_BYTES)).replace("\r", "\n"))
+    ours = [line for line in errors if line.startswith("stapo: ")]
+    # After one rank has failed, others say that they lost it.
+    return plain((ours[:1] or errors[-1:])[0]) if errors else None
+
+
+def modified(path: Path) -> float:
+    """Return the modification time of a file in seconds since 1970, 0.0 if it does not exist."""
+    with suppress(OSError):
+        return path.stat().st_mtime
+    return 0.0
+
+
+def _published(job: Job, root: Path) -> tuple[str, str]:
+    """Return state and note by the published files of a job."""
+    written = {path: modified(root / path) for path in job.outputs}
+    missing = [path for path, when in written.items() if not when]
+    if missing:
+        note = f"{Path(missing[0]).name} is missing" if len(missing) < len(written) else ""
+        return "waiting", note
+    if is_outdated(job, root):
+        return "outdated", cause(job, root)
+    newest = max((modified(root / path) for path in job.inputs), default=0.0)
+    is_older = job.stage in DRAWN and min(written.values()) < newest
+    if is_older and not is_unchanged(job, root):
+        return "outdated", "older than its input"
+    return "done", ""
+
+
+def _answered(
+    of: Jobs, own: Progress, job: Job, work: Path, scored: Mapping[Job, bool]
+) -> Progress:
+    """Return how many responses there are; those that are scored count, wherever they are."""
+    asked = {
+        name: of.study.problems(name) * settings["samples"] for name, settings in job.also.items()
+    }
+    done = {name: scored[of.one("score", f"{job.name}/{name}")] for name in asked}
+    found = sum(n if done[name] else min(_stored(work, name), n) for name, n in asked.items())
+    of_all = sum(asked.values())
+    is_done = all(done.values()) or (own.state == "done" and found == of_all)
+    return replace(own, done=found, of=of_all, state="done" if is_done else "waiting")
+
+
+def _stored(work: Path, benchmark: str) -> int:
+    """Return how many responses to a benchmark are in its newest store."""
+    stores = work.glob(f"{benchmark}-{'[0-9a-f]' * 16}.jsonl")
+    newest = max(stores, key=modified, default=None)
+    return text_of(newest).count("\n") if newest else 0
+
+
+def _measured(own: Progress, metrics: Path, steps: int) -> Progress:
+    """Return a training's progress with what the last of its records says that can be read."""
+    text = text_of(metrics)
+    touched = TOUCHED.findall(text)
+    acted = sum(share.strip("0.") != "" for share in touched) if touched else None
+    for line in reversed(text.split("\n")):
+        with suppress(ValueError, RecursionError):
+            record = json.loads(line)
+            if isinstance(record, dict) and type(step := record.get("step")) is int:
+                found = (record.get(name) for name in ("reward", "entropy"))
+                numbers = [x if isinstance(x, float) and isfinite(x) else None for x in found]
+                own = replace(own, done=step, of=steps, acted=acted)
+                return replace(own, reward=numbers[0], entropy=numbers[1])
+    return replace(own, of=steps)
+
+
+def span(seconds: float) -> str:
+    """Return a duration in the unit that suits it, such as `1.5 min` or `12.0 d`."""
+    for unit, name, least in ((86400, "d", 2), (3600, "h", 1), (60, "min", 1)):
+        if seconds >= least * unit:
+            return f"{seconds / unit:,.1f} {name}"
+    return f"{seconds:.0f} s" if seconds else "-"
+
+
+def table_of(title: str, *headings: str) -> Table:
+    """Return an empty table for the terminal."""
+    folded = ("stage", "size", "training", "states")
+    table = Table(title=Text(title), title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for heading in headings:
+        table.add_column(Text(heading), overflow="fold", no_wrap=heading not in folded)
+    return table
+
+
+def _stage_table(study: Study, found: Sequence[Progress]) -> Table:
+    table = table_of(f"{study.name}: stages", "stage", "jobs", "states", "of them")
+    for stage in dict.fromkeys(one.stage for one in found):
+        own = [one for one in found if one.stage == stage]
+        states = Counter(one.state for one in own)
+        shown = ", ".join(f"{count} {state}" for state, count in states.items())
+        wanted, what = sum(one.of for one in own), "steps" if stage == "train" else "responses"
+        counted = f"{sum(one.done for one in own):,} of {wanted:,} {what}" if wanted else ""
+        table.add_row(*map(Text, (stage, str(len(own)), shown, counted)))
+    return table
+
+
+def _training_table(trainings: Sequence[Progress]) -> Table:
+    table = table_of("trainings", "training", "state", "step", "acted in", "reward", "entropy")
+    for one in trainings:
+        numbers = ["" if x is None else f"{x:.3f}" for x in (one.reward, one.entropy)]
+        acted = "" if one.acted is None else str(one.acted)
+        shown = (one.name, one.state, f"{one.done} of {one.of}", acted, *numbers)
+        table.add_row(*map(Text, shown), style=STYLES.get(one.state, ""))
+    return table

@@ -1,0 +1,411 @@
+"""Files that a study names: questions and answers, functions of its own, models in a folder.
+
+Nothing in them is run here but by `load`, in the jobs that need a function.
+"""
+
+import ast
+import hashlib
+import json
+import os
+import random
+import re
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from math import inf, isfinite
+from pathlib import Path
+from types import FrameType, ModuleType
+from typing import Any, NoReturn
+
+from stapo.core.checksums import file_sha256, file_sums
+from stapo.core.files import DamagedFileError, canonical, read_json
+from stapo.core.methods import SEED
+from stapo.suite.answers import Setting
+from stapo.suite.study.loader import StudyError, read_file, read_text, shown_path
+
+COLUMNS = ("question", "answer")
+SOLUTION_COLUMNS = ("question", "solution")
+MOST_BYTES = 10**6
+"""Of a question or an answer."""
+Row = dict[str, str]
+"""Question and answer."""
+Arguments = dict[str, float | str]
+TABLES = 4
+"""Arguments of a token selection before its settings: logps, entropies, advantages, mask."""
+OWN_SECONDS = 600.0
+"""After which a call of a study's own function, or the start of its module, counts as an endless loop."""
+MOST_INTERRUPTS = 5
+"""Of a function that catches them, before its process ends."""
+FILES = ("*.safetensors", "*.json", "*.jinja", "merges.txt", "LICENSE*")
+"""Files of a model: weights as safetensors only, nothing that could contain code."""
+SOURCE = "source.json"
+"""File with the origin of a model, which is no part of it."""
+MAGIC = b"GGUF"
+TOKENIZER = ("tokenizer.json", "tokenizer_config.json", "vocab.json", "tokenizer.model")
+"""Of which a model has at least one; without any, Transformers asks for packages that would not help."""
+
+
+@dataclass(frozen=True)
+class RowsFile:
+    """A file with questions and answers, and the checksum of its content when the study was read."""
+
+    path: Path
+    sha256: str
+
+    def read(self) -> list[Row]:
+        """Return the rows.
+
+        Raises:
+            StudyError: the file is missing, or has changed since the study was read.
+        """
+        rows = read_rows(self.path)
+        if rows_checksum(rows) != self.sha256:
+            about = "its rows changed since the study was read; run snakemake again"
+            raise StudyError([f"{self.path}: {about}"])
+        return rows
+
+
+def rows_checksum(rows: Iterable[Mapping[str, str]]) -> str:
+    """Return the SHA-256 of the canonical JSON of questions and answers, with white space collapsed."""
+    plain = [{name: " ".join(row[name].split()) for name in COLUMNS} for row in rows]
+    return hashlib.sha256(canonical(plain).encode()).hexdigest()
+
+
+def read_rows(path: Path, is_unique: bool = False, columns: tuple[str, ...] = COLUMNS) -> list[Row]:
+    """Return the rows of JSON lines, without white space at the ends of texts.
+
+    A repeated question, where each must be unique, is a fault: both would get the same responses.
+
+    Raises:
+        StudyError: one line for each fault, with its line.
+    """
+    rows: list[Row] = []
+    first: dict[str, int] = {}
+    faults: dict[str, Exception] = {}
+    for number, line in enumerate(read_text(path).split("\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            rows.append(_row(line, columns))
+            asked = " ".join(rows[-1]["question"].split())
+            if is_unique and (earlier := first.setdefault(asked, number)) != number:
+                raise ValueError(f"repeats the question of line {earlier}; remove one of them")
+        except (ValueError, RecursionError) as error:
+            faults[f"{shown_path(path)}, line {number}: {error}"] = error
+    no_json = all(isinstance(error, json.JSONDecodeError) for error in faults.values())
+    if not rows and len(faults) > 1 and no_json:
+        about = 'no line is JSON; expected lines such as {"question": "1 + 1 = ?", "answer": 2}'
+        raise StudyError([f"{shown_path(path)}: {about}"])
+    if faults or not rows:
+        raise StudyError([*faults] or [f"{shown_path(path)}: no rows"])
+    return rows
+
+
+def _row(line: str, columns: tuple[str, ...]) -> Row:
+    """Return the columns of a line, which are text or numbers; raise a ValueError if they are not.
+
+    A whole number with a point is refused: Pandas writes the whole numbers of a column with a gap so.
+    """
+
+    def number(text: str) -> str | float:
+        return float(text) if float(text).is_integer() else text
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        if len(dict(pairs)) < len(pairs):
+            raise ValueError("names a column twice; remove one of them")
+        return dict(pairs)
+
+    record = json.loads(line, parse_float=number, parse_int=str, object_pairs_hook=once)
+    if not isinstance(record, dict):
+        raise ValueError("expected an object with columns")
+    for key in columns:
+        if isinstance(cell := record.get(key), float) and isfinite(cell):
+            raise ValueError(
+                f"column {key!r}: a whole number with a point ({cell}); write {int(cell)}"
+            )
+        if not isinstance(cell, str) or not cell.strip():
+            found = f"found {cell!r}; its columns: {', '.join(record)}"
+            raise ValueError(f"column {key!r}: expected text or a number, {found}")
+        if len(cell.encode()) > MOST_BYTES:  # A lone surrogate cannot be encoded, a ValueError.
+            raise ValueError(f"column {key!r}: longer than {MOST_BYTES} bytes; shorten it")
+    return {key: record[key].strip() for key in columns}
+
+
+def function_name(reference: str) -> str:
+    """Return the name of the function of a reference, which is `FILE.py:function`."""
+    return reference.rpartition(":")[2]
+
+
+def named(reference: str) -> str:
+    """Return a reference without the folder of its file, as results name it."""
+    return reference.rpartition("/")[2]
+
+
+def reader_name(setting: Setting) -> str:
+    """Return how results name a reader or a reward."""
+    return named(setting) if isinstance(setting, str) else f'after "{setting["after"]}"'
+
+
+def found_path(reference: str) -> Path:
+    """Return the file of a reference."""
+    return Path(reference.rpartition(":")[0])
+
+
+def sha256_of(path: Path) -> str:
+    """Return the SHA-256 of a file with code; it covers that one file, not what it imports.
+
+    Raises:
+        StudyError: it cannot be read.
+    """
+    return hashlib.sha256(read_file(path)).hexdigest()
+
+
+def selection_arguments(reference: str, given: Arguments) -> Arguments:
+    """Return the given settings of a token selection, and the defaults of others by its source.
+
+    Raises:
+        StudyError: no such function or setting, or a default that is neither a finite number nor a text.
+    """
+    function, name = function_name(reference), shown_path(found_path(reference))
+    tree = _parsed(found_path(reference))
+    found = [one for one in tree.body if isinstance(one, ast.FunctionDef) and one.name == function]
+    if not found:
+        raise StudyError([f"{name}: no function {function} at its top level"])
+    taken = found[-1].args
+    names = [one.arg for one in (*taken.posonlyargs, *taken.args, *taken.kwonlyargs)]
+    # Of positional arguments, the last ones have defaults.
+    written = [*taken.defaults, *taken.kw_defaults]
+    literals = dict(zip(names[::-1], map(_literal, written[::-1]), strict=False))
+    defaults = {key: literals.get(key) for key in names[TABLES:] if key != SEED}
+    about = "needs a default that is a finite number or a text"
+    errors = [
+        f"{name}: argument {key} of {function} {about}"
+        for key, value in defaults.items()
+        if value is None
+    ]
+    takes = f"has no such argument; it takes {', '.join(defaults) or 'none'}"
+    unknown = (key for key in given if key not in defaults)
+    errors += [f"selection_args.{key}: {named(reference)} {takes}" for key in unknown]
+    if errors:
+        raise StudyError(errors)
+    return {**{key: value for key, value in defaults.items() if value is not None}, **given}
+
+
+def require_name(reference: str) -> None:
+    """Check that the file of a reference is Python, and defines or imports what it names at its top level.
+
+    Raises:
+        StudyError: it does not.
+    """
+    path, name = found_path(reference), function_name(reference)
+    names: set[str] = set()
+    nodes = list[ast.AST]([_parsed(path)])
+    for node in nodes:  # It grows.
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names.add(node.name)
+            continue
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            names |= {(one.asname or one.name).partition(".")[0] for one in node.names}
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+        nodes += ast.iter_child_nodes(node)
+    # What `import *` brings is not known before it is executed.
+    if names.isdisjoint({name, "*"}):
+        raise StudyError([f"{shown_path(path)}: no function {name} at its top level"])
+
+
+def _parsed(path: Path) -> ast.Module:
+    """Return the syntax tree of a file with code.
+
+    Raises:
+        StudyError: it cannot be read, or is not Python.
+    """
+    try:
+        return ast.parse(read_file(path))
+    except SyntaxError as error:
+        about = f"line {error.lineno}: not Python: {error.msg}"
+        raise StudyError([f"{shown_path(path)}, {about}"]) from error
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise StudyError([f"{shown_path(path)}: not Python ({error})"]) from error
+
+
+def _literal(default: ast.expr | None) -> float | str | None:
+    """Return the value of a default that is a number or a text, None for any other."""
+    try:
+        value = ast.literal_eval(default) if default is not None else None
+    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
+        return None
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < inf
+    return value if is_number or isinstance(value, str) else None
+
+
+def load(reference: str, sha256: str) -> Callable[..., Any]:
+    """Return the function of a reference; its module is executed.
+
+    Raises:
+        StudyError: it is missing, it raises an error, or its file has another checksum.
+    """
+    path = found_path(reference)
+    content = read_file(path)
+    if hashlib.sha256(content).hexdigest() != sha256:
+        about = f"its SHA-256 is not the study's ({sha256[:12]}…)"
+        about = f"{path}: changed since the study was read, {about}; run snakemake again"
+        raise StudyError([about])
+    try:
+        with _limited(named(reference)), _unchanged():
+            found = getattr(_executed(path, content), function_name(reference))
+    except (Exception, SystemExit) as error:  # A module may raise anything on import.
+        about = f"{reference}: {type(error).__name__}: {error}"
+        raise StudyError([f"{about}; fix the module"]) from error
+    if not callable(found):
+        raise StudyError([f"{reference} is not a function, its type is {type(found).__name__}"])
+    function: Callable[..., Any] = found
+    return function
+
+
+class Overdue(BaseException):
+    """A function took too long; `except Exception` in it must not catch this."""
+
+
+@contextmanager
+def _limited(about: str) -> Iterator[None]:
+    """End an endless loop, which would hold all processors until somebody looks.
+
+    Code that catches everything is interrupted again each second; then the process ends.
+    """
+    times = 0
+
+    def overdue(number: int, frame: FrameType | None) -> NoReturn:
+        nonlocal times
+        times += 1
+        if times > MOST_INTERRUPTS:
+            os.write(
+                2,
+                f"\nstapo: {about}: not done after {OWN_SECONDS:g} s; fix the function\n".encode(),
+            )
+            os._exit(1)
+        raise Overdue
+
+    before = signal.signal(signal.SIGALRM, overdue)
+    signal.setitimer(signal.ITIMER_REAL, OWN_SECONDS, 1.0)
+    try:
+        yield
+    except Overdue as error:
+        late = TimeoutError(f"not done after {OWN_SECONDS:g} s")
+        raise late.with_traceback(error.__traceback__) from error
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@contextmanager
+def _unchanged() -> Iterator[None]:
+    """Put back what a function may change for all: random states, working directory, torch's defaults."""
+    numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
+    folder, state = Path.cwd(), random.getstate()
+    of_numpy = numpy.random.get_state() if numpy else None
+    if torch:
+        of_torch, of_devices = torch.get_rng_state(), None
+        if torch.cuda.is_initialized():
+            of_devices = torch.cuda.get_rng_state_all()
+        dtype, has_gradient, threads = (
+            torch.get_default_dtype(), torch.is_grad_enabled(), torch.get_num_threads()
+        )  # fmt: skip
+        device = torch.get_default_device()
+    try:
+        yield
+    finally:
+        os.chdir(folder)
+        random.setstate(state)
+        if numpy:
+            numpy.random.set_state(of_numpy)
+        if torch:
+            torch.set_rng_state(of_torch)
+            if of_devices is not None:
+                torch.cuda.set_rng_state_all(of_devices)
+            if torch.get_default_device() != device:
+                torch.set_default_device(device)
+            torch.set_default_dtype(dtype)
+            torch.set_grad_enabled(has_gradient)
+            if threads != torch.get_num_threads():
+                torch.set_num_threads(threads)
+
+
+@contextmanager
+def own_code(reference: str) -> Iterator[None]:
+    """Call a function of a study's own; an error names it, and ends with a traceback."""
+    try:
+        with _limited(named(reference)), _unchanged():
+            yield
+    except (Exception, SystemExit) as error:
+        path, steps = str(found_path(reference)), traceback.extract_tb(error.__traceback__)
+        where = [f", line {one.lineno}" for one in steps if one.filename == path][-1:]
+        # `contextmanager` would take a RuntimeError whose cause is a StopIteration for that StopIteration.
+        about = f"{named(reference)}{''.join(where)}: {error!r}; fix the function"
+        raise TypeError(about) from error
+
+
+@cache
+def _executed(path: Path, content: bytes) -> ModuleType:
+    """Return a file as a module."""
+    sha256 = hashlib.sha256(content).hexdigest()
+    name = "stapo_own_" + re.sub(r"\W", "_", path.stem) + "_" + sha256[:8]
+    module = ModuleType(name)
+    module.__file__ = str(path)
+    sys.modules[name] = module  # Dataclasses and pickle look their module up.
+    exec(compile(content, str(path), "exec"), module.__dict__)
+    return module
+
+
+def model_files(folder: Path) -> list[Path]:
+    """Return the files of a model, sorted by name."""
+    found = {path for pattern in FILES for path in folder.glob(pattern) if path.is_file()}
+    return sorted(path for path in found if path.name != SOURCE)
+
+
+def model_checksum(folder: Path) -> str:
+    """Return one SHA-256 for the names and contents of the files of a model."""
+    sums = file_sums(folder, [path.name for path in model_files(folder)])
+    return hashlib.sha256(canonical(sums).encode()).hexdigest()
+
+
+def gguf_checksum(path: Path) -> str:
+    """Return the SHA-256 of a GGUF file, which may be too large to read into memory.
+
+    Raises:
+        StudyError: it is no GGUF file, or cannot be read.
+    """
+    try:
+        if not path.is_file():
+            raise OSError("no such file")
+        with path.open("rb") as stream:
+            if stream.read(len(MAGIC)) != MAGIC:
+                raise OSError("no GGUF file: it does not begin with the letters GGUF")
+        return file_sha256(path)
+    except OSError as error:
+        raise StudyError([f"{shown_path(path)}: {error.strerror or error}"]) from error
+
+
+def model_faults(folder: Path) -> list[str]:
+    """Return a line for each reason why a folder is no model that can be trained here."""
+    name = shown_path(folder)
+    try:
+        settings = read_json(folder / "config.json")
+    except (OSError, DamagedFileError):
+        return [f"{name}: no readable config.json; expected a model in the format of the Hub"]
+    found = []
+    if settings.get("auto_map"):
+        about = "needs its own Python code, which is never run here"
+        found.append(f"{name}: {about}; choose a model whose architecture is part of Transformers")
+    if settings.get("quantization_config"):
+        about = "quantised weights cannot be trained; choose the model that they were made of"
+        found.append(f"{name}: {about}")
+    if not any((folder / one).is_file() for one in TOKENIZER):
+        found.append(f"{name}: no tokenizer ({TOKENIZER[0]}); save one into the folder")
+    if not any(folder.glob("*.safetensors")):
+        found.append(f"{name}: no weights; save them as safetensors, pickled ones could run code")
+    return found

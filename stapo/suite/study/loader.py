@@ -1,0 +1,209 @@
+"""Reading of YAML files with a line number for every value, and the lines that answer bad input."""
+
+import errno
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+from stapo.suite.study.fields import IN_WORDS
+from stapo.suite.text import shorten, visible
+
+MAX_LINE = 400
+"""Maximum characters of an error message."""
+MAX_ERRORS = 100
+MAX_SHOWN = 60
+"""Maximum characters of a value in an error message."""
+MAPPING = "expected a mapping of names to values"
+KINDS = dict.fromkeys(("model_type", "model_attributes_type", "dict_type"), MAPPING)
+KINDS["string_type"] = "expected text; put it in quotes"
+"""Kind of an error of pydantic -> what is said of it."""
+
+READER = YAML(typ="safe", pure=True)
+TEXT_TAG = "tag:yaml.org,2002:str"
+
+Place = tuple[str | int, ...]
+"""Path of keys and indices to a value."""
+Problem = tuple[Place, str]
+"""Place of a problem, and its description with a remedy."""
+
+
+class StudyError(ValueError):
+    """All errors in a user's input, one line each."""
+
+    def __init__(self, errors: list[str]):
+        kept = [visible(shorten(error, MAX_LINE - 1)) for error in errors[:MAX_ERRORS]]
+        if len(errors) > MAX_ERRORS:
+            kept.append(f"and {len(errors) - MAX_ERRORS} more")
+        super().__init__("\n".join(kept))
+        self.errors = kept
+
+
+@dataclass
+class Document:
+    """The content of a file, with its line numbers."""
+
+    content: dict[str, Any] = field(default_factory=dict)
+    lines: dict[str, str] = field(default_factory=dict)
+    """Place of every key and item, joined by dots -> `file:line`."""
+
+    def errors(self, problems: list[Problem]) -> list[str]:
+        """Return one line for each problem: its place, what is wrong, and the line in a file if known."""
+        found = []
+        for at, about in problems:
+            place, parent = (".".join(map(str, one)) for one in (at, at[:-1]))
+            line = self.lines.get(place) or self.lines.get(parent)
+            end = f" ({line})" if line else ""
+            start = f"{place}: " if place else ""
+            found.append(start + shorten(about, MAX_LINE - 2 - len(start + end)) + end)
+        return found
+
+
+def shown_path(path: Path) -> str:
+    """Return a path relative to the working directory if it is inside."""
+    here = Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)
+
+
+def read_file(path: Path) -> bytes:
+    """Return the content of a regular file; a device or a pipe may have no end.
+
+    Raises:
+        StudyError: it cannot be read.
+    """
+    try:
+        if path.exists() and not path.is_file():
+            raise OSError(errno.EINVAL, "not a regular file")
+        return path.read_bytes()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise StudyError([f"{shown_path(path)}: {reason}"]) from error
+
+
+def read_text(path: Path) -> str:
+    """Return the text of a file in UTF-8, with or without a byte order mark; errors as of `read_file`."""
+    try:
+        return read_file(path).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        about = f"not UTF-8 at byte {error.start}; save it as UTF-8"
+        raise StudyError([f"{shown_path(path)}: {about}"]) from error
+
+
+def load_yaml(path: Path) -> Document:
+    """Return the mapping of a YAML 1.2 file.
+
+    Raises:
+        StudyError: the file is missing, not YAML, not a mapping, or has aliases.
+    """
+    name, node = shown_path(path), None
+    text = read_text(path)
+    try:
+        node = READER.compose(text)
+        if not isinstance(node, MappingNode):
+            raise StudyError([f"{name}: expected a mapping with name, training, run, ..."])
+        lines = dict(_lines(node, name, "", {node}))
+        return Document(READER.constructor.construct_document(node), lines)
+    except MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = f":{mark.line + 1}" if mark else ""
+        about = ", ".join(filter(None, (error.context, error.problem)))
+        raise StudyError([f"{name}{line}: not YAML: {about}"]) from error
+    except RecursionError as error:
+        raise StudyError([f"{name}: too many brackets within brackets; write fewer"]) from error
+    except StudyError:
+        raise
+    except (YAMLError, ValueError, KeyError, TypeError, OverflowError) as error:
+        # Of a value that its tag or form promises and that cannot be made, such as 2026-13-45.
+        at = next((one for one in _scalars(node) if not _can_be_made(one)), None) if node else None
+        line = f":{at.start_mark.line + 1}" if at else ""
+        about = f"{at.value!r}: " if at else ""
+        about += " ".join(str(error).split())
+        raise StudyError([f"{name}{line}: not YAML: {about}; put text in quotes"]) from error
+
+
+def _scalars(node: Node) -> Iterator[ScalarNode]:
+    if isinstance(node, ScalarNode):
+        yield node
+    for one in node.value if not isinstance(node, ScalarNode) else ():
+        for inner in one if isinstance(one, tuple) else (one,):
+            yield from _scalars(inner)
+
+
+def _can_be_made(node: ScalarNode) -> bool:
+    try:
+        # Another one: after an error it takes the value for one that contains itself.
+        YAML(typ="safe", pure=True).constructor.construct_object(node)
+    except Exception:
+        return False
+    return True
+
+
+def _lines(node: Node, name: str, place: str, seen: set[Node]) -> Iterator[tuple[str, str]]:
+    """Yield place and `file:line` of all keys and items below a node.
+
+    Raises:
+        StudyError: there is an alias. One may contain itself, and ten of ten of ten are many values.
+    """
+    pairs = []
+    if isinstance(node, MappingNode):
+        pairs = [(key.value, key, inner) for key, inner in node.value]
+    elif isinstance(node, SequenceNode):
+        pairs = [(i, inner, inner) for i, inner in enumerate(node.value)]
+    for key, at, inner in pairs:
+        if isinstance(node, MappingNode) and at.tag != TEXT_TAG:
+            raise StudyError(
+                [f"{name}:{at.start_mark.line + 1}: a key that is no text; put it in quotes"]
+            )
+        here, line = f"{place}.{key}" if place else str(key), f"{name}:{at.start_mark.line + 1}"
+        if inner in seen:
+            raise StudyError([f"{line}: {here}: an alias; write the value itself"])
+        seen.add(inner)
+        yield here, line
+        yield from _lines(inner, name, here, seen)
+
+
+def field_problems(error: ValidationError, raw: Any) -> Iterator[Problem]:
+    """Yield one problem for each place of pydantic's errors about a value."""
+    # A union has one error for each of its types.
+    found: dict[Place, dict[str, None]] = {}
+    for one in error.errors(include_url=False):
+        place = _place(raw, one["loc"])
+        if one["type"] == "missing":
+            place, about = (*place, one["loc"][-1]), "missing; add it"
+        elif one["type"] == "extra_forbidden":
+            about = "unknown key; remove it or correct its spelling"
+        else:
+            words = IN_WORDS.get(str(one.get("ctx", {}).get("pattern")))
+            if one["type"] == "too_long":
+                one["msg"] = f"more than {one['ctx']['max_length']}; write several studies"
+            message = f"expected {words}" if words else KINDS.get(one["type"], one["msg"])
+            about = f"{message.removeprefix('Value error, ')} (found {shown(one['input'])})"
+        found.setdefault(place, {})[about] = None
+    for place, messages in found.items():
+        yield place, " or ".join(messages)
+
+
+def shown(value: Any) -> str:
+    """Return a short printable text for a value."""
+    try:
+        return shorten(json.dumps(value, default=str), MAX_SHOWN)
+    except (ValueError, TypeError, RecursionError):
+        return f"a {type(value).__name__}"
+
+
+def _place(raw: Any, location: tuple[int | str, ...]) -> Place:
+    """Return the place in the file: pydantic's without the names of the types in a union."""
+    place: Place = ()
+    for part in location:
+        inside = isinstance(raw, Mapping) and part in raw
+        inside = inside or (isinstance(raw, list) and isinstance(part, int) and part < len(raw))
+        if inside:
+            raw = raw[part]
+            place = (*place, part)
+    return place

@@ -1,0 +1,205 @@
+"""The settings of methods in a study, and methods as they change them: all of them, single ones, variants."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import Field, StringConstraints, create_model
+
+from stapo.core.methods import (
+    ARGUMENTS,
+    METHODS,
+    OF_RIVALS,
+    PARENTS,
+    PART_ARGUMENTS,
+    PARTS,
+    AggregationName,
+    Argument,
+    Method,
+)
+from stapo.suite.study.fields import (
+    PYTHON_NAME,
+    Buffer,
+    Code,
+    GroupSize,
+    Name,
+    Prompts,
+    Sha256,
+    Strict,
+    Title,
+    Value,
+    off,
+)
+from stapo.suite.study.files import named
+
+Arguments = dict[Annotated[str, StringConstraints(pattern=PYTHON_NAME)], Value]
+
+
+class AllMethods(Strict):
+    """Deviations from the methods of `stapo.core.methods` that all methods of a study share."""
+
+    clip_low: float | None = Field(
+        None, gt=0, le=1, description="Importance ratios below 1 - clip_low are clipped"
+    )
+    clip_high: float | None = Field(
+        None, gt=0, le=1000, description="Importance ratios above 1 + clip_high are clipped"
+    )
+    aggregation: AggregationName | None = Field(
+        None, description="Mean of the loss: over the mini-batch, of each group, of each response"
+    )
+    kl_coefficient: float | None = Field(
+        None, ge=0, le=1000, description="Coefficient of the KL term to the base model; 0: none"
+    )
+    dual_clip: float | None = Field(
+        None, gt=1, le=1e6, description="Bound for A < 0: the surrogate is at least dual_clip A"
+    )
+    divisor: Literal["kept", "all"] | None = off(
+        "Tokens that the divisor of the loss counts: those that the selection keeps, or all"
+    )
+
+
+class MethodTraining(Strict):
+    """Training settings of one method that differ from those of the study."""
+
+    prompts_per_batch: Prompts | None = Field(None, description="Prompts per rollout")
+    group_size: GroupSize | None = Field(None, description="Responses per prompt, G")
+    prompts_per_mini_batch: Prompts | None = Field(None, description="Prompts per optimiser step")
+    overlong_buffer_tokens: Buffer = None
+
+
+class _MethodSettings(AllMethods):
+    """Deviations from a method of `stapo.core.methods`; with `base`, a variant with its own name."""
+
+    base: Name | None = Field(
+        None, description="Method or variant to start from, with its settings in this study"
+    )
+    title: Title | None = Field(None, description="Name in tables; default: that of the method")
+    training: MethodTraining | None = Field(
+        None, description="Training settings that differ from those of the study"
+    )
+    selection: Code | None = off("Token selection of your own: FILE.py:function")
+    selection_args: Arguments | None = off(
+        "Arguments of `selection` other than their defaults", max_length=100
+    )
+    selection_sha256: Sha256 | None = off(
+        "Expected SHA-256 of its file, as printed by `stapo check`; default: any"
+    )
+
+
+def _field(argument: Argument) -> Any:
+    """Return type and field of an argument of a selection; None in a study keeps the method's value."""
+    kind: Any = Literal[argument.choices] if argument.choices else float
+    bounds: dict[str, Any] = dict(argument.bounds)
+    return Annotated[kind, Field(**bounds)] | None, Field(None, description=argument.description)
+
+
+def _part(kind: str) -> Any:
+    return off(f"The {kind} of the method: a function of stapo.core.objective")
+
+
+if TYPE_CHECKING:
+    MethodSettings = _MethodSettings
+else:
+    # Adds a field for each argument of a selection or part in `stapo.core.methods`, and for the parts.
+    MethodSettings = create_model(
+        "MethodSettings",
+        __base__=_MethodSettings,
+        __doc__=_MethodSettings.__doc__,
+        **{name: _field(argument) for name, argument in (ARGUMENTS | PART_ARGUMENTS).items()},
+        **{kind: (Literal[tuple(names)] | None, _part(kind)) for kind, names in PARTS.items()},
+    )
+
+
+CLIPS = ("clip_low", "clip_high", "dual_clip")
+"""Settings of every method, which only some surrogates take."""
+Settings = Mapping[str, Any]
+"""Field of a method, or argument of its selection -> value; `base` names the method to start from."""
+
+
+def resolve(
+    name: str,
+    methods: Mapping[str, Settings],
+    all_methods: Settings,
+    trained: Settings | None = None,
+) -> Method:
+    """Return a method with its settings in a study.
+
+    The settings of a method are those of `METHODS`, overridden by the study's settings for all methods, then
+    by its settings for this method. A variant, which has a `base`, starts from the settings of that base in
+    the study, which its own settings override; all bases exist, and there is no cycle. The source also
+    mentions the training settings that differ from the study's.
+    """
+    origin = origin_of(name, methods)
+    if name == origin:
+        inherited = METHODS[name]
+        if name in PARENTS:
+            inherited = _as_variant(name, resolve(PARENTS[name], methods, all_methods))
+        else:
+            inherited = _changed(inherited, all_methods)
+    else:
+        inherited = resolve(methods[name]["base"], methods, all_methods)
+        inherited = replace(inherited, title=name, revision="")
+    given = {key: value for key, value in methods.get(name, {}).items() if key != "base"}
+    found = _changed(inherited, given)
+    changes = {**differences(METHODS[origin], found), **(trained or {})}
+    return replace(found, source=_source(METHODS[origin], changes, is_variant=name != origin))
+
+
+def origin_of(name: str, methods: Mapping[str, Settings]) -> str:
+    """Return the method of `METHODS` that a method or variant is derived from."""
+    while (base := methods.get(name, {}).get("base", name)) != name:
+        name = base
+    return name
+
+
+def _as_variant(name: str, parent: Method) -> Method:
+    """Return a method of `PARENTS`: its parent with the study's settings, and its own differences."""
+    own, usual = METHODS[name], METHODS[PARENTS[name]]
+    args = dict(own.selection_args)
+    as_usual = args.items() & usual.selection_args.items()
+    args |= {key: parent.selection_args.get(key, value) for key, value in as_usual}
+    differing = {key: value for key, value in vars(own).items() if value != getattr(usual, key)}
+    return replace(parent, **{**differing, "selection_args": args})
+
+
+def _changed(method: Method, given: Settings) -> Method:
+    args = {key: value for key, value in given.items() if key in ARGUMENTS}
+    parts = {key: value for key, value in given.items() if key in PART_ARGUMENTS}
+    others = {key: value for key, value in given.items() if key not in {**args, **parts}}
+    if parts:
+        others["part_args"] = {**method.part_args, **parts}
+    args |= others.pop("selection_args", {})
+    if "selection" in others:
+        # Arguments of another selection are none of this one.
+        return replace(method, **others, selection_args=args)
+    return replace(method, **others, selection_args={**method.selection_args, **args})
+
+
+def _source(origin: Method, changes: Settings, is_variant: bool) -> str:
+    """Return the source of a method, with all differences from it."""
+    written = ", ".join(
+        f"{key} {value:g}" if isinstance(value, float) else f"{key} {value}"
+        for key, value in changes.items()
+    )
+    if not is_variant:
+        return f"{origin.source}; here {written}" if written else origin.source
+    # A title such as "STAPO (v2)" contains the revision already.
+    complete = "(" in origin.title or not origin.revision
+    start = f"as {origin.title}" if complete else f"as {origin.title} ({origin.revision})"
+    return f"{start}, but {written}" if written else start
+
+
+def differences(origin: Method, found: Method) -> dict[str, Any]:
+    """Return the settings and selection arguments of a method that differ from those of another."""
+    settings = ["selection", "clip_low", "clip_high", "aggregation", "kl_coefficient", "dual_clip"]
+    # In an order that does not depend on that of the keys in a file.
+    args = sorted(found.selection_args, key=lambda key: (key not in origin.selection_args, key))
+    pairs = {key: (origin.selection_args.get(key), found.selection_args[key]) for key in args}
+    part_args = sorted(found.part_args.items())
+    pairs |= {key: (origin.part_args.get(key), value) for key, value in part_args}
+    settings += [key for key in OF_RIVALS if key != "part_args"]
+    # All methods of a study may be given a clip that some do not take.
+    unused = {*CLIPS} - {*found.part("surrogate").clips}
+    pairs |= {k: (getattr(origin, k), getattr(found, k)) for k in settings if k not in unused}
+    changed = {key: new for key, (old, new) in pairs.items() if old != new}
+    return changed | ({"selection": named(found.selection_name)} if "selection" in changed else {})

@@ -1,0 +1,407 @@
+"""From files to a study: what it extends, the catalogue, the files that it names, and every error.
+
+A study says what to compare; `workflows/catalogue.yaml` says what can be chosen. Both are merged as
+Snakemake merges configuration files: mappings deeply, lists replaced. Relative paths mean the folder of the
+study file that contains them; a study that was read has absolute ones, and a published one names alone.
+Checksums of the files that it names are settings of the study, and so part of fingerprints.
+
+A working directory keeps the merged study, in a file that is named by its content: jobs which wait on a
+cluster or outlive their Snakemake continue with the version that they were started for.
+"""
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from copy import deepcopy
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from stapo.core.files import (
+    DamagedFileError,
+    fingerprint,
+    json_text,
+    read_json,
+    text_of,
+    write_json,
+)
+from stapo.core.methods import METHODS
+from stapo.suite.repository import CATALOGUE, STUDIES
+from stapo.suite.study.checks import cross_problems
+from stapo.suite.study.files import (
+    SOLUTION_COLUMNS,
+    found_path,
+    gguf_checksum,
+    model_checksum,
+    model_faults,
+    read_rows,
+    require_name,
+    rows_checksum,
+    selection_arguments,
+    sha256_of,
+)
+from stapo.suite.study.golds import gold_problems
+from stapo.suite.study.loader import (
+    Document,
+    Place,
+    Problem,
+    StudyError,
+    field_problems,
+    load_yaml,
+    shown,
+    shown_path,
+)
+from stapo.suite.study.study import Study
+
+CODE: tuple[Place, ...] = (
+    ("methods", "*", "selection"),
+    ("training", "reward"),
+    ("benchmarks", "*", "answer"),
+)
+"""Settings that name a function in a file, `*` for any name."""
+RESOLVED = "work/{study}/studies/{fingerprint}.json"
+WORD = re.compile(r"[\w+-]+(?:\.[\w+-]+)*")
+VARIABLE = "STAPO_STUDY"
+"""Set for the jobs of a study: the file that they read it from."""
+KINDS = {"hub", "path", "gguf", "wheel", "file", "builder"}
+"""Settings of a model or of data that say where it comes from; it has one of them."""
+
+NOTHING_TRAINED: dict[str, Any] = {
+    "data": {"builder": "tiny-arithmetic", "prompts": 1},
+    "training": {
+        "steps": 1, "prompts_per_batch": 1, "prompts_per_mini_batch": 1, "group_size": 2,
+        "micro_batch_tokens": 1, "learning_rate": 1.0, "max_prompt_tokens": 1024, "max_response_tokens": 1,
+    },
+}  # fmt: skip
+"""What a study without methods need not say, since nothing reads it."""
+STAND_INS = {
+    **NOTHING_TRAINED,
+    "evaluation": {"batch_size": 1, "max_response_tokens": 1},
+    "run": {"methods": [], "seeds": [0]},
+}
+"""In place of wrong settings without a default, while other errors are looked for."""
+
+
+def merge(base: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
+    """Merge as Snakemake merges configuration files: mappings deeply, everything else replaced.
+
+    So is a mapping whose kind changes: what comes from the Hub has nothing of what a builder makes.
+    """
+    kinds, others = (KINDS & one.keys() for one in (base, update))
+    if kinds and others and kinds.isdisjoint(others):
+        return dict(update)
+    merged = dict(base)
+    for key, value in update.items():
+        old = merged.get(key)
+        both = isinstance(value, Mapping) and isinstance(old, Mapping)
+        merged[key] = merge(old, value) if both else value  # type: ignore[arg-type]
+    return merged
+
+
+def read_study(*paths: Path, changes: Mapping[str, Any] | None = None) -> Study:
+    """Return the study of a file, merged over what it extends and over the catalogue.
+
+    Each file is merged over those before it, and the changes over all of them, as Snakemake's --config.
+
+    Raises:
+        StudyError: with every error, one line each, with place and line.
+    """
+    given = dict(changes or {})
+    config = Document(given, dict.fromkeys(_places(given), "--config"))
+    documents = [*map(_loaded, paths), _placed(config, Path.cwd())]
+    return _study(_extended(reduce(_over, documents, Document()), True), is_read=True)
+
+
+def parse_study(raw: Mapping[str, Any]) -> Study:
+    """Return a study, merged over what it extends and over the catalogue; its files are not read.
+
+    Raises:
+        StudyError: with every error, one line each, that begins with the place in the study.
+    """
+    if not isinstance(raw, Mapping):
+        raise StudyError(["expected a mapping with name, training, run, ..."])
+    return _study(_extended(Document(dict(raw)), False), is_read=False)
+
+
+def _places(given: Mapping[str, Any], above: str = "") -> Iterator[str]:
+    """Yield the places of all settings, such as `training.learning_rate`."""
+    for key, value in given.items():
+        if isinstance(value, Mapping) and value:
+            yield from _places(value, f"{above}{key}.")
+        else:
+            yield f"{above}{key}"
+
+
+def _loaded(path: Path) -> Document:
+    return _placed(load_yaml(path), path.parent)
+
+
+def _placed(document: Document, folder: Path) -> Document:
+    """Return a study file with absolute paths."""
+
+    def absolute(name: str) -> str:
+        return os.path.abspath(folder / os.path.expanduser(name))
+
+    content, name = _with_paths(document.content, absolute), document.content.get("extends")
+    if isinstance(name, str) and not _is_shipped(name):
+        beside = Path(absolute(name if name.endswith(".yaml") else f"{name}.yaml"))
+        if beside.is_file():  # Otherwise an error names it as it was written.
+            content["extends"] = str(beside.resolve())
+    return Document(content, document.lines)
+
+
+def _is_shipped(name: str) -> bool:
+    return any(path.stem == name for path in STUDIES.glob("*.yaml"))
+
+
+def _with_paths(raw: dict[str, Any], change: Callable[[str], str]) -> dict[str, Any]:
+    """Return a study with the paths changed in all settings that name a file."""
+    found = deepcopy(raw)
+    for path in NAMED:
+        for section, place in matching(found, path):
+            value = section[place[-1]]
+            if isinstance(value, str) and value and _is_file(path, value):
+                file, colon, function = value.rpartition(":") if path in CODE else (value, "", "")
+                section[place[-1]] = f"{change(file)}{colon}{function}"
+    return found
+
+
+def _is_file(path: Place, value: Any) -> bool:
+    """Return whether the value of a setting that may name a file does."""
+    return path not in CODE or (isinstance(value, str) and ":" in value)
+
+
+def matching(section: Any, path: Place, above: Place = ()) -> Iterator[tuple[Any, Place]]:
+    """Yield each mapping with a setting whose place matches a path with `*`, and that place."""
+    if isinstance(section, dict):
+        for key in [*section] if path[0] == "*" else [path[0]] if path[0] in section else []:
+            if len(path) == 1:
+                yield section, (*above, key)
+            else:
+                yield from matching(section[key], path[1:], (*above, key))
+
+
+def _over(base: Document, update: Document) -> Document:
+    """Return a document merged over another, with the lines of both."""
+    return Document(merge(base.content, update.content), base.lines | update.lines)
+
+
+def _extended(document: Document, is_read: bool) -> Document:
+    """Return a study merged over the one that it extends, and so on, down to the catalogue.
+
+    A name means a study of `workflows/studies`; with `is_read`, an absolute path any other file.
+
+    Raises:
+        StudyError: no such study, or one that extends itself.
+    """
+    if "extends" in document.content and "name" not in document.content:
+        # Its results would be written among those of the study that it extends.
+        about = "name missing; a study that extends another has one of its own"
+        raise StudyError(document.errors([(("extends",), about)]))
+    chain, seen = [document], list[Path]()
+    while "extends" in chain[-1].content:
+        name = chain[-1].content["extends"]
+        path = Path(name) if is_read and isinstance(name, str) and os.path.isabs(name) else None
+        if isinstance(name, str) and _is_shipped(name):
+            path = STUDIES / f"{name}.yaml"
+        if path is None or not path.is_file() or path in seen:
+            about = f"no such study: neither beside this file nor in {shown_path(STUDIES)}"
+            about = "extends itself; choose another" if path in seen else about
+            problem = (("extends",), f"{shown(name)}: {about}")
+            raise StudyError(chain[-1].errors([problem]))
+        seen.append(path)
+        chain.append(_loaded(path))
+    if (name := document.content.get("name")) in [one.content.get("name") for one in chain[1:]]:
+        about = (
+            f"{shown(name)}: the study that it extends has this name, and results; choose another"
+        )
+        raise StudyError(document.errors([(("name",), about)]))
+    merged = reduce(_over, reversed(chain), load_yaml(CATALOGUE))
+    merged.content.pop("extends", None)
+    return merged
+
+
+def _study(document: Document, is_read: bool) -> Study:
+    """Return the study of a merged document.
+
+    Raises:
+        StudyError: with every error, one line each.
+    """
+    raw = document.content
+    if isinstance(raw.get("run"), dict) and raw["run"].get("methods") == []:
+        raw = {**merge(NOTHING_TRAINED, raw), "compare": None}
+    problems: list[Problem] = []
+    wrong: set[Any] = set()
+    study: Study | None = None
+    try:
+        study = Study.model_validate(raw)
+    except ValidationError as error:
+        problems = [*field_problems(error, raw)]
+        study, wrong = _rest(raw, [place for place, _ in problems])
+    content = resolved_content(study) if study else {}
+    if study:
+        others = [*cross_problems(study), *_problems_of_files(study, content, is_read)]
+        if is_read and not others:
+            others = [*gold_problems(study)]
+        problems += [one for one in others if not wrong & {*one[0], *WORD.findall(one[1])}]
+    if problems:
+        raise StudyError(document.errors(problems))
+    return Study.model_validate(content)
+
+
+def _rest(raw: dict[str, Any], wrong: list[Place]) -> tuple[Study | None, set[Any]]:
+    """Return a study without its wrong settings, None if that is none, and the names of what was left out."""
+    left, names = deepcopy(raw), set[Any]()
+    for above in (0, 1):  # What is missing makes its section wrong.
+        for place in wrong:
+            path = tuple(key for key in place if isinstance(key, str))[: len(place) - above]
+            for section, _ in [*matching(left, path)] if path else ():
+                section.pop(path[-1])
+            names.update(path[-1:])
+        try:
+            return Study.model_validate(merge(STAND_INS, left)), names
+        except ValidationError as error:
+            wrong = [place for place, _ in field_problems(error, left)]
+    return None, names
+
+
+def _problems_of_files(study: Study, content: dict[str, Any], is_read: bool) -> Iterator[Problem]:
+    """Add the settings that the files of a study give to its content, in place, and yield problems.
+
+    Where its files are not read, as of a published study, it must contain the settings.
+    """
+    methods = [*study.run.methods, study.interventions.method]
+    used = {
+        "benchmarks": study.run.benchmarks,
+        "models": study.run.sizes,
+        "methods": {one for name in methods for one in study.lineage(name)} - METHODS.keys(),
+    }
+    for path, (keys, read) in NAMED.items():
+        for section, place in matching(content, path):
+            is_unused = "*" in path and place[1] not in used[str(place[0])]
+            if is_unused or not _is_file(path, section[place[-1]]):
+                continue
+            if not is_read:
+                if absent := [key for key in keys if key not in section]:
+                    yield place, f"the file was not read; {' and '.join(absent)} missing"
+                continue
+            try:
+                given = read(section)
+            except StudyError as error:
+                yield from ((place, line) for line in error.errors)
+                continue
+            for key in keys:
+                if section.get(key, given[key]) != given[key]:
+                    about = f"expected {section[key]}, found {given[key]}"
+                    yield place, f"{key}: {about}; if this is intended, write the found value"
+            section |= given
+
+
+def _rows(section: Mapping[str, Any]) -> dict[str, Any]:
+    """Return number and checksum of rows; of a benchmark, no question may be repeated."""
+    rows = read_rows(Path(section["file"]), is_unique="samples" in section)
+    return {"rows": len(rows), "sha256": rows_checksum(rows)}
+
+
+def _model(section: Mapping[str, Any]) -> dict[str, Any]:
+    folder = Path(section["path"])
+    if errors := model_faults(folder):
+        raise StudyError(errors)
+    return {"sha256": model_checksum(folder)}
+
+
+def _gguf(section: Mapping[str, Any]) -> dict[str, Any]:
+    return {"sha256": gguf_checksum(Path(section["gguf"]))}
+
+
+def _solutions(section: Mapping[str, Any]) -> dict[str, Any]:
+    path = Path(section["file"])
+    read_rows(path, columns=SOLUTION_COLUMNS)
+    return {"sha256": sha256_of(path)}
+
+
+def _selection(section: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the checksum of a token selection, and its arguments with the defaults of those not given."""
+    reference = section["selection"]
+    taken = selection_arguments(reference, section.get("selection_args", {}))
+    return {"selection_args": taken, "selection_sha256": sha256_of(found_path(reference))}
+
+
+def _code(key: str) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
+    """Return what gives the checksum of the file of a function."""
+
+    def read(section: Mapping[str, Any]) -> dict[str, Any]:
+        require_name(section[key])
+        return {f"{key}_sha256": sha256_of(found_path(section[key]))}
+
+    return read
+
+
+NAMED: dict[Place, tuple[tuple[str, ...], Callable[[Mapping[str, Any]], dict[str, Any]]]] = {
+    ("benchmarks", "*", "file"): (("rows", "sha256"), _rows),
+    ("data", "file"): (("rows", "sha256"), _rows),
+    ("models", "*", "path"): (("sha256",), _model),
+    ("models", "*", "gguf"): (("sha256",), _gguf),
+    ("models", "*", "supervised", "file"): (("sha256",), _solutions),
+    ("methods", "*", "selection"): (("selection_sha256",), _selection),
+    ("training", "reward"): (("reward_sha256",), _code("reward")),
+    ("benchmarks", "*", "answer"): (("answer_sha256",), _code("answer")),
+}
+"""Setting that names a file -> settings that its content gives and a study may state, and their reader."""
+
+
+def resolved_content(study: Study) -> dict[str, Any]:
+    """Return a study as JSON has it, from which it can be read again."""
+    found = study.model_dump(mode="json", exclude_none=True)
+    # Left out, it would be read again as the default, the comparison of STAPO.
+    return {**found, "compare": None} if study.compare is None else found
+
+
+def published_content(study: Study) -> dict[str, Any]:
+    """Return a study as it is published: without where files lie on this machine."""
+    return _with_paths(resolved_content(study), os.path.basename)
+
+
+def study_schema() -> dict[str, Any]:
+    """Return the JSON schema of study files, for editors."""
+    schema: dict[str, Any] = Study.model_json_schema()
+    schema["$defs"]["Run"]["properties"]["methods"]["items"]["examples"] = list(METHODS)
+    # What a file leaves out may stand in the study that it extends, or in the catalogue.
+    schema["properties"]["extends"] = {
+        "type": "string",
+        "description": "Study that this one changes: a name in workflows/studies, or a file beside this one; "
+        "default: none",
+    }
+    for part in (schema, *schema["$defs"].values()):
+        part.pop("required", None)
+    return schema
+
+
+def resolved_path(study: Study) -> str:
+    """Return where the resolved study lies, from the working directory."""
+    return RESOLVED.format(study=study.name, fingerprint=fingerprint(study.model_dump(mode="json")))
+
+
+def write_resolved(study: Study, root: Path = Path()) -> None:
+    """Write the resolved study atomically, unless it is there and undamaged."""
+    path = root / resolved_path(study)
+    content = resolved_content(study)
+    if text_of(path) != json_text(content):
+        write_json(path, content)
+
+
+def read_resolved(path: Path) -> Study:
+    """Return the study of a resolved file.
+
+    Raises:
+        StudyError: it is missing, or damaged.
+    """
+    if not path.exists():
+        about = "Snakemake writes it when a run starts; give the study file instead"
+        raise StudyError([f"{path}: no such file; {about}"])
+    try:
+        return parse_study(read_json(path))
+    except DamagedFileError as error:
+        raise StudyError([str(error)]) from error

@@ -1,0 +1,78 @@
+"""Gradients of single tokens at all weights, beside those at the logits: a backward pass for each.
+
+The paper's bounds are about the logits of a token; how large its gradient is at the weights also depends on
+the network below them. B sequences, T response positions, V logits.
+"""
+
+from math import hypot
+from random import Random
+
+import torch
+from torch import Tensor
+
+from stapo.core.methods import Method
+from stapo.core.minibatch import MiniBatch
+from stapo.core.objective import at_resolution
+from stapo.core.objective.diagnostics import logit_gradient_norm_sq
+from stapo.core.trainer import mini_batch, sequences_of
+from stapo.suite.records.interventions import Quadrant, TokenGradient
+from stapo.suite.training.single_updates import InterventionTrainer, Rollout
+from stapo.suite.training.token_recorder import token_kinds
+
+
+def quadrants_of(batch: MiniBatch, method: Method) -> dict[Quadrant, Tensor]:
+    """Return the (B, T) bool masks of the quadrants; empty without a candidate, which gives the threshold."""
+    given = batch.old_logps, batch.old_entropies, batch.advantages, batch.mask
+    kinds, threshold = token_kinds(method, *given)
+    if threshold is None:
+        return {}
+    sure = at_resolution(batch.old_entropies) < threshold
+    likely = kinds["other"] & (batch.advantages > 0).unsqueeze(1)
+    return {
+        "rare, sure": kinds["silenced"],
+        "rare, unsure": kinds["retained"],
+        "likely, sure": likely & sure,
+        "likely, unsure": likely & ~sure,
+    }
+
+
+def token_gradients(
+    trainer: InterventionTrainer, rollout: Rollout, method: Method, size: int, seed: str
+) -> tuple[TokenGradient, ...]:
+    """Return the gradients of a sample of `size` tokens of each quadrant, or all, at the current weights."""
+    batch, sequences = mini_batch(rollout), sequences_of(rollout)
+    prompts, _ = batch.lengths()
+    gradients = []
+    for quadrant, mask in quadrants_of(batch, method).items():
+        places = mask.nonzero().tolist()
+        sampled = sorted(Random(f"{seed} {quadrant}").sample(places, min(size, len(places))))
+        for row, position in sampled:
+            ids = sequences.ids[row][sequences.mask[row].bool()]
+            logp, *norms = _norms(trainer, ids[: int(prompts[row]) + position + 1])
+            gradients.append(
+                TokenGradient(
+                    quadrant=quadrant,
+                    weight=len(places) / len(sampled),
+                    logp=logp,
+                    at_logits=norms[0],
+                    at_weights=norms[1],
+                )
+            )
+    trainer.model.zero_grad()
+    return tuple(gradients)
+
+
+def _norms(trainer: InterventionTrainer, ids: Tensor) -> tuple[float, float, float]:
+    """Return the log-prob of the last of (length,) ids, and its gradient's norms at logits and weights."""
+    trainer.model.zero_grad()
+    logits = trainer.model(input_ids=ids[None, :-1], logits_to_keep=1).logits[:, -1]
+    log_probs = (logits.double() / trainer.args.temperature).log_softmax(dim=1)
+    logp = log_probs[:, ids[-1]]
+    logp.sum().backward()
+    collision = (2 * log_probs.detach()).exp().sum(dim=1, keepdim=True)
+    logp = logp.detach().unsqueeze(1)
+    at_logits = logit_gradient_norm_sq(torch.ones_like(logp), logp, collision).sqrt()
+    # A tied matrix is there once, with the sum of both of its gradients.
+    gradients = [p.grad for p in trainer.model.parameters() if p.grad is not None]
+    norms = [float(torch.linalg.vector_norm(one, dtype=torch.float64)) for one in gradients]
+    return logp.item(), at_logits.item(), hypot(*norms)

@@ -1,0 +1,41 @@
+"""Every selection and other part declares what it needs, and all that uses one reads the declaration."""
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from stapo.core.methods import SELECTION_SPECS
+from stapo.core.methods.parts import PARTS, Part
+from stapo.core.objective import SELECTIONS
+from stapo.core.objective.advantages import ADVANTAGES
+from stapo.core.objective.penalties import PENALTIES
+from stapo.core.objective.surrogates import SURROGATES
+from stapo.core.objective.weightings import WEIGHTINGS
+
+TABLES = ["logps", "entropies", "advantages", "mask"]
+SPECS: dict[str, dict[str, Part]] = {"selection": SELECTION_SPECS, **PARTS}
+FUNCTIONS: dict[str, tuple[list[str], dict[str, Callable[..., Any]]]] = {
+    "selection": (TABLES, SELECTIONS),
+    "weighting": (TABLES, WEIGHTINGS),
+    "penalty": (TABLES, {name: one.coefficients for name, one in PENALTIES.items()}),
+    "surrogate": (["logps", "old_logps", "advantages", "mask"], SURROGATES),
+    "advantage": (["rewards", "group_size", "eps"], ADVANTAGES),
+}
+
+
+@pytest.mark.parametrize("kind", FUNCTIONS)
+def test_the_declared_arguments_are_those_of_the_function_with_its_defaults(kind: str) -> None:
+    leading, functions = FUNCTIONS[kind]
+    assert SPECS[kind].keys() == functions.keys()
+    for name, function in functions.items():
+        spec, parameters = SPECS[kind][name], inspect.signature(function).parameters
+        assert list(parameters)[: len(leading)] == leading, name
+        own = {key: one.default for key, one in [*parameters.items()][len(leading) :]}
+        assert ("seed" in own) == spec.draws, name
+        # Given by the caller: the random numbers, clips, the proxy, and what a penalty remembers.
+        given = {"seed", "clips", *spec.clips, "proxy"}
+        given |= {*PENALTIES[name].initial} if kind == "penalty" else set()
+        declared = {key: one.default for key, one in spec.arguments.items()}
+        assert {key: one for key, one in own.items() if key not in given} == declared, name

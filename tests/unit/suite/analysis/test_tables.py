@@ -1,0 +1,90 @@
+"""Main tables: right numbers, nothing stale or mixed, and safe in every format."""
+
+import io
+
+import pyarrow.parquet as pq
+import pytest
+from rich.console import Console
+from studies import outputs
+from synthetic import rewrite, tabulated, write_score, write_scores
+
+from stapo.core.files import AGAIN
+from stapo.suite.analysis.artefacts import StaleScoreError
+from stapo.suite.analysis.comparison import AVERAGE
+from stapo.suite.analysis.main_tables import print_table, render, write_tables
+from stapo.suite.analysis.values import of_rows
+from stapo.suite.study import parse_study
+
+DECODING = "t1.0-p1.0"
+
+
+def printed(table, width=200):
+    stream = io.StringIO()
+    print_table(table, Console(file=stream, width=width))
+    return stream.getvalue()
+
+
+def test_the_best_of_each_column_is_bold(study, finished):
+    table = tabulated(finished, study)
+    for column in (*study.run.benchmarks, AVERAGE):
+        values = {row.method: round(row.cells[column].value, 2) for row in table.rows}
+        bold = {row.method for row in table.rows if column in row.best}
+        assert bold == {name for name, value in values.items() if value == max(values.values())}
+    assert "**" in render(table, [])
+
+
+def test_all_that_is_missing_stale_or_mixed_is_refused_at_once(study, finished, tmp_path):
+    files = [path for path in outputs(study, "score") if DECODING in path]
+    with pytest.raises(StaleScoreError) as caught:
+        write_tables(study, DECODING, tmp_path / "elsewhere")
+    (line,) = str(caught.value).splitlines()
+    assert line.startswith("results/demo/scores/")
+    assert f"{len(files)} score files are missing" in line
+    write_score(finished, study, "tiny/base", "chain-2", fingerprint="old")
+    other = {"processor": "z", "machine": "b", "packages": {"torch": "1"}}
+    write_score(finished, study, "tiny/stapo/seed0", "chain-2", provenance=other)
+    (finished / files[2]).unlink()
+    damaged = finished / files[-1]
+    pq.write_table(pq.read_table(damaged).drop_columns(["verdict"]), damaged)
+    with pytest.raises(StaleScoreError) as caught:
+        write_tables(study, DECODING, finished)
+    stale, missing, mixed, damage = str(caught.value).splitlines()
+    assert "made by configuration old" in stale
+    assert "missing; run snakemake" in missing
+    assert "processor z, others with a" in mixed
+    assert damage == f"{damaged}: not the columns of this version; {AGAIN}"
+    assert not (finished / "results/demo/tables").exists()
+
+
+def test_names_are_text_in_every_format(study, finished):
+    table = tabulated(finished, study)
+    assert r"G\_R&amp;P\|O &lt;b&gt;" in render(table, [])
+    assert "G_R&P|O <b>" in printed(table)
+    assert ["not shown" in printed(table, width) for width in (40, 80)] == [True, False]
+    # Three averages; pass@1, 2, 4 of two benchmarks.
+    assert len([*of_rows(table)]) == 5 * (3 + 2 * 3)
+
+
+@pytest.mark.parametrize("counts", ["rule", "verifier"])
+def test_both_verdicts_are_shown_whichever_counts(raw_study, tmp_path, counts):
+    """The verifier accepts the first sample of three problems, which the rules reject."""
+    raw_study["run"] |= {"decodings": [DECODING], "benchmarks": ["chain-2", "linear-equation"]}
+    raw_study["evaluation"] |= {"verifier": {"revision": "1" * 40}, "verdict": counts}
+    study = parse_study(raw_study)
+    write_scores(tmp_path, study)
+
+    def judge(row):
+        flip = row["problem"] < 3 and row["sample"] == 0
+        right = row["correct"] and not flip
+        return {"correct": right, "correct_with_verifier": right or flip}
+
+    for path in tmp_path.rglob("*.parquet"):
+        rewrite(path, judge)
+    table = tabulated(tmp_path, study)
+    lines = [*of_rows(table)]
+    for row in table.rows:
+        own = {(one["benchmark"], one["metric"]): one["value"] for of, one in lines if of is row}
+        names = {"rule": "avg@N by the rules", "verifier": "avg@N with the verifier"}
+        rule, verifier = (own[AVERAGE, name] for name in names.values())
+        assert verifier == pytest.approx(rule + 100 * 3 / 80)
+        assert row.cells[AVERAGE].value == pytest.approx(own[AVERAGE, names[counts]])

@@ -1,0 +1,234 @@
+"""Every file in benchmarks/ is a task, loads its own rows, and counts every sample."""
+
+from typing import Any
+
+import pytest
+import yaml
+from datasets import Dataset
+from lm_eval.api.model import LM
+from lm_eval.evaluator import evaluate
+from lm_eval.tasks import TaskManager
+
+from stapo.core.files import write_jsonl
+from stapo.suite.evaluation.task import (
+    DATA_DIR,
+    are_rows_of,
+    asked_of,
+    benchmark_questions,
+    benchmark_rows,
+    load_rows,
+    normalise,
+    rows_of,
+)
+from stapo.suite.models.worlds import is_held_out
+from stapo.suite.records.responses import AnsweredProblem
+from stapo.suite.repository import BENCHMARKS
+from stapo.suite.study import StudyError, parse_study, read_study
+from stapo.suite.study.files import rows_checksum
+from stapo.suite.tasks import INSTRUCTION, TASK_PREFIX, benchmark_definitions
+
+FILES = sorted(BENCHMARKS.rglob("[!_]*.yaml"))
+TINY = [n for n, d in benchmark_definitions().items() if "builder" in d["metadata"]]
+REAL = {"gsm8k", "aime24", "aime25", "amc23", "math500", "minerva", "olympiadbench"}
+REAL |= {"aime26", "hmmt-feb-2025", "hmmt-feb-2026"}
+
+
+@pytest.fixture(scope="module")
+def tasks() -> TaskManager:
+    return TaskManager(include_path=str(BENCHMARKS), include_defaults=False)
+
+
+def test_lm_eval_sees_every_file_under_its_name(tasks):
+    """It skips a file that it cannot load without a word."""
+    names = {TASK_PREFIX + path.stem for path in FILES}
+    assert set(tasks.all_subtasks) == names
+    assert {TASK_PREFIX + name for name in benchmark_definitions()} == names
+    assert {name for name in benchmark_definitions() if name not in TINY} == REAL
+    for path in FILES:
+        about = yaml.safe_load(path.read_text().replace("!function", ""))["metadata"]
+        assert {"version", "rows", "sha256"} <= set(about)
+        assert "builder" in about or {"hub", "revision", "split", "names", "licence"} <= set(about)
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_a_task_loads_and_asks_what_generate_asks(tasks, name):
+    loaded = tasks.load([TASK_PREFIX + name])["tasks"][TASK_PREFIX + name]
+    definition = benchmark_definitions()[name]
+    shown = [(loaded.doc_to_text(doc), loaded.doc_to_target(doc)) for doc in loaded.test_docs()]
+    assert shown == asked_of(definition, benchmark_rows(definition["metadata"]))
+    assert all(map(is_held_out, benchmark_questions(definition)))
+
+
+@pytest.mark.parametrize("words", ["", INSTRUCTION, "\n\nPut the answer\tafter ####. "])
+def test_a_benchmark_asks_as_the_training_does_or_as_it_says(tmp_path, words):
+    (tmp_path / "p.jsonl").write_text('{"question": "1+1=?", "answer": 2}\n')
+    (tmp_path / "s.yaml").write_text("extends: smoke\nname: s\n")
+    own = {"file": f"{tmp_path}/p.jsonl", "samples": 2}
+    benchmarks = {"as-trained": own, "other": {**own, "instruction": " Guess."}}
+    benchmarks |= {"chain-2": {"instruction": words}}
+    changes = {"training": {"instruction": words}, "benchmarks": benchmarks}
+    changes["run"] = {"benchmarks": [*benchmarks]}
+    study = read_study(tmp_path / "s.yaml", changes=changes)
+    for name, instruction in (("as-trained", words), ("other", " Guess."), ("chain-2", words)):
+        task, rows = study.task(name), [{"question": "1+1=?", "answer": "2"}]
+        assert asked_of(task, rows) == [(f"1+1=?{instruction}", "2")]
+        # `verify` takes the instruction away again.
+        answered = [AnsweredProblem(0, f"1+1=?{instruction}", "2", [], [], [], [], "f")]
+        assert rows_of(task, answered) == rows
+    # As before for what could be asked before.
+    assert ("instruction" in study.task("chain-2")["metadata"]) == ("####" in words)
+    assert study.task("chain-3") == benchmark_definitions()["chain-3"]
+
+
+ROWS = [{"question": "What is 1 + 1?", "answer": "2"}, {"question": "And 2?", "answer": r"\frac12"}]
+LAYOUTS: list[Any] = [
+    lambda q, a: {"prompt": [{"content": q}], "reward_model": {"ground_truth": a, "style": "rule"}},
+    lambda q, a: {"question": q, "final_answer": [a], "answer": None},
+    lambda q, a: {"problem": q, "solution": f"so {a}", "answer": a, "level": 1},
+    lambda q, a: {"id": 1, "problem": q, "solution": rf"\boxed{{{a}}}"},
+    lambda q, a: {"question": f" {q}\n", "answer": a},
+]
+"""Of the JustRL authors, OlympiadBench, MATH-500, AIME24 and AMC23."""
+SOURCE = {"hub": "someone/Some-Set", "revision": "main", "split": "test", "names": ["SomeSet"]}
+SOURCE |= {"rows": 2, "sha256": rows_checksum(ROWS)}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_layout_gives_the_same_rows(tmp_path, monkeypatch, layout):
+    rows = [layout(row["question"], row["answer"]) for row in ROWS]
+    write_jsonl(tmp_path / "SomeSet.jsonl", rows)
+    monkeypatch.setenv(DATA_DIR, str(tmp_path))
+    assert benchmark_rows(SOURCE) == ROWS
+
+
+def test_rows_without_a_known_checksum_are_taken_and_summed(tmp_path, monkeypatch, capsys):
+    """As MathArena has them, with whole numbers or LaTeX as answers."""
+    rows = [
+        {"problem_idx": i, "problem": f"{i}?", "answer": i if i % 2 else r"\frac{-1+\sqrt{17}}{2}"}
+        for i in range(33)
+    ]
+    write_jsonl(tmp_path / "hmmt_feb_2026.jsonl", rows)
+    monkeypatch.setenv(DATA_DIR, str(tmp_path))
+    metadata = benchmark_definitions()["hmmt-feb-2026"]["metadata"]
+    found = benchmark_rows(metadata)
+    assert found[:2] == [
+        {"question": "0?", "answer": rows[0]["answer"]},
+        {"question": "1?", "answer": "1"},
+    ]
+    assert f"SHA-256 {rows_checksum(found)}: not known to its task file" in capsys.readouterr().out
+    with pytest.raises(ValueError, match="expected 30 rows, found 33"):
+        benchmark_rows({**metadata, "rows": 30})
+
+
+def test_a_folder_of_a_benchmark_is_found_as_in_justrls_repository(tmp_path, monkeypatch):
+    (tmp_path / "SomeSet").mkdir()
+    Dataset.from_list(ROWS).to_parquet(tmp_path / "SomeSet" / "test.parquet")
+    monkeypatch.setenv(DATA_DIR, str(tmp_path))
+    assert benchmark_rows(SOURCE) == ROWS
+
+
+def test_the_first_rows_are_asked_and_all_are_checked(tmp_path, monkeypatch, raw_study):
+    raw_study["benchmarks"] |= {
+        "chain-2": {"samples": 2, "rows": 3},
+        "chain-3": {"samples": 2, "rows": 100},
+    }
+    study = parse_study(raw_study)
+    task, whole = study.task("chain-2"), benchmark_definitions()
+    assert study.task("chain-3") == whole["chain-3"]
+    rows = benchmark_rows(task["metadata"])
+    assert rows == benchmark_rows(whole["chain-2"]["metadata"])[:3]
+    assert study.problems("chain-2") == len(benchmark_questions(task)) == 3
+    answered = [
+        AnsweredProblem(i, q, a, [], [], [], [], "f")
+        for i, (q, a) in enumerate(asked_of(task, rows))
+    ]
+    assert are_rows_of(task, answered)
+    assert not are_rows_of(task, answered[::-1])
+    monkeypatch.setenv(DATA_DIR, str(tmp_path))
+    source = {**task, "metadata": {**SOURCE, "first": 1}}
+    with pytest.raises(ValueError, match=r"is needed to check its first 1 rows: .*SomeSet"):
+        are_rows_of(source, answered)
+    write_jsonl(tmp_path / "SomeSet.jsonl", [ROWS[0], {"question": "Other?", "answer": "2"}])
+    with pytest.raises(ValueError, match="expected rows with SHA-256"):
+        benchmark_rows(source["metadata"])
+
+
+def test_unknown_keys_of_a_task_file_are_errors(raw_study, monkeypatch):
+    """lm-eval has more keys, which would change its questions and not the pipeline's."""
+    tasks = benchmark_definitions()
+    chain = tasks["chain-2"]
+    odd = {
+        **chain,
+        "description": "Be brief.",
+        "metadata": {**chain["metadata"], "n": 1, "answer": "box"},
+    }
+    monkeypatch.setattr(
+        "stapo.suite.study.checks.benchmark_definitions", lambda: {**tasks, "chain-2": odd}
+    )
+    with pytest.raises(StudyError) as caught:
+        parse_study(raw_study)
+    assert [line.partition(" in its")[0] for line in caught.value.errors] == [
+        f"benchmarks.chain-2: {key}" for key in ("description", "metadata.n", "metadata.answer")
+    ]
+    with pytest.raises(
+        ValueError, match=r"metadata\.answer in its task file: expected boxed, last"
+    ):
+        load_rows(**odd["metadata"])
+
+
+def test_other_rows_are_refused_with_what_was_expected_and_found(tmp_path, monkeypatch):
+    monkeypatch.setenv(DATA_DIR, str(tmp_path))
+    with pytest.raises(FileNotFoundError, match=r"STAPO_DATA_DIR.*SomeSet"):
+        benchmark_rows(SOURCE)
+    spaced = [{"question": "What  is 1 +\n1?", "answer": "2"}, ROWS[1]]
+    write_jsonl(tmp_path / "SomeSet.jsonl", spaced)
+    assert len(benchmark_rows(SOURCE)) == 2  # White space is not in the checksum.
+    with pytest.raises(ValueError, match="expected 3 rows, found 2"):
+        benchmark_rows({**SOURCE, "rows": 3})
+    with pytest.raises(ValueError, match=f"SHA-256 {'0' * 64}, found {rows_checksum(ROWS)}"):
+        benchmark_rows({**SOURCE, "sha256": "0" * 64})
+    for row in ({"text": "x"}, {"problem": "x", "solution": "a proof"}):
+        with pytest.raises(ValueError, match="row 7: no question or no answer in columns"):
+            normalise(row, "row 7")
+
+
+class FirstRight(LM):
+    """Answers the first of the repeats of each problem right, and the others wrong."""
+
+    form = r"\boxed{%s}"
+
+    def generate_until(self, requests: list[Any], disable_tqdm: bool = False) -> list[str]:
+        self.answers: dict[int, list[str]] = {}
+        for one in requests:
+            own = self.answers.setdefault(one.doc_id, [])
+            own.append("?" if own else self.form % one.doc["answer"])
+        return [self.answers[one.doc_id].pop(0) for one in requests]
+
+    loglikelihood = loglikelihood_rolling = None  # Abstract in lm-eval; our tasks use neither.
+
+
+def test_lm_evals_metric_counts_every_response(tasks):
+    name = TASK_PREFIX + "chain-3"
+    loaded = tasks.load([name])
+    loaded["tasks"][name].set_config(key="repeats", value=2)
+    results = evaluate(FirstRight(), loaded, bootstrap_iters=0, limit=7)
+    assert results["results"][name]["average_at_n,all-samples"] == 0.5
+
+
+def test_lm_eval_asks_and_reads_answers_as_the_task_says(tmp_path):
+    source = BENCHMARKS / "tiny" / "chain-3.yaml"
+    text = source.read_text().replace("_base.yaml", str(source.parent / "_base.yaml"))
+    (tmp_path / "t.yaml").write_text(
+        text + '  answer: {after: "####"}\n  instruction: " Briefly."\n'
+    )
+    name = TASK_PREFIX + "chain-3"
+    loaded = TaskManager(include_path=str(tmp_path), include_defaults=False).load([name])
+    assert (
+        loaded["tasks"][name]
+        .doc_to_text(loaded["tasks"][name].test_docs()[0])
+        .endswith(" Briefly.")
+    )
+    model = FirstRight()
+    model.form = "#### %s"
+    results = evaluate(model, loaded, bootstrap_iters=0, limit=3)
+    assert results["results"][name]["average_at_n,all-samples"] == 0.25

@@ -1,0 +1,63 @@
+"""Gold answers that no response can have are found when a study is read."""
+
+import json
+
+import pytest
+
+from stapo.suite.study import StudyError, read_study
+from stapo.suite.study.golds import gold_fault
+
+SOLUTION = "2 * 4 = <<2*4=8>>8 legs\n#### 8"
+AFTER = {"after": "####"}
+
+
+@pytest.mark.parametrize(
+    ("setting", "answer", "rewarded", "graded"),
+    [
+        ("boxed", "8", None, None),
+        ("boxed", r"\frac{1}{2}, $3$", None, None),
+        ("boxed", SOLUTION, "are worked", "are worked"),
+        ("boxed", r"\boxed{8}", "cannot be read", "cannot be read"),
+        ("boxed", "}{", "cannot be read", "cannot be read"),
+        ("boxed", "", "are empty", "are empty"),
+        # JustRL's reward reads the last hundred characters.
+        ("boxed", "8" * 92, None, None),
+        ("boxed", "8" * 93, "cannot be read", None),
+        (AFTER, SOLUTION, None, None),
+        (AFTER, "8 legs", None, None),
+        (AFTER, "8\n9", "cannot be read", "cannot be read"),
+        (AFTER, "8 ####", "are empty", "are empty"),
+        ({"after": "The answer is"}, SOLUTION, "are worked", "are worked"),
+        ("last_number", SOLUTION, None, None),
+        ("last_number", "$1,450", None, None),
+        ("last_number", "1/2", "cannot be read", "cannot be read"),
+        ("last_number", "eight", "cannot be read", "cannot be read"),
+    ],
+)
+def test_a_gold_is_read_again_from_the_shortest_right_response(setting, answer, rewarded, graded):
+    for is_rewarded, fault in ((True, rewarded), (False, graded)):
+        found = gold_fault(setting, answer, is_rewarded)
+        assert found is None if fault is None else found.startswith(fault)
+
+
+def test_worked_solutions_are_prompts_and_problems_with_the_right_reader(tmp_path):
+    rows = [{"question": f"{i}?", "answer": SOLUTION} for i in range(9)]
+    (tmp_path / "p.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "s.yaml").write_text(
+        "extends: smoke\nname: s\ndata: {file: p.jsonl}\nrun: {benchmarks: [own]}\n"
+        "benchmarks: {own: {file: p.jsonl, samples: 2}}\n"
+    )
+    assert read_study(tmp_path / "s.yaml", changes={"training": {"reward": AFTER}})
+    with pytest.raises(StudyError) as caught:
+        read_study(tmp_path / "s.yaml")
+    first, second = caught.value.errors
+    assert first.startswith(
+        'data.file: 9 of 9 answers are worked solutions, to be read by {after: "####"}: row 1 ('
+    )
+    assert second.startswith("benchmarks.own.file: 9 of 9 answers are worked solutions")
+    # A tenth of the prompts may be left out, but no problem of a benchmark.
+    text = json.dumps({"question": "x?", "answer": r"\boxed{2}"}) + "\n"
+    text += "".join(f'{{"question": "{i}?", "answer": {i}}}\n' for i in range(9))
+    (tmp_path / "p.jsonl").write_text(text)
+    with pytest.raises(StudyError, match=r"^benchmarks\.own\.file: 1 of 10 answers cannot be read"):
+        read_study(tmp_path / "s.yaml")
