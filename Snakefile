@@ -23,7 +23,8 @@ from snakemake.utils import min_version
 # Snakemake looks for modules in this directory first, and it is most often the working directory.
 sys.path.sort(key=lambda path: path == workflow.basedir)
 
-from stapo.suite import locks, paths, stages
+from stapo.suite import locks, paths
+from stapo.suite.jobs import jobs_of
 from stapo.suite.operations import memory, terminal, timestamps
 from stapo.core.checksums import SUMS
 from stapo.suite.study.checks import slug
@@ -54,7 +55,7 @@ except StudyError as error:
 
 RUN = STUDY.run
 RESOURCES = workflow.resource_settings
-JOBS = stages.jobs_of(STUDY)
+JOBS = jobs_of(STUDY)
 STUDY_FILE = resolved_path(STUDY)
 # In messages.
 STUDY_NAMED = shlex.join(

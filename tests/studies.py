@@ -6,8 +6,8 @@ from typing import Any
 import yaml
 from hypothesis import strategies as st
 
+from stapo.suite.jobs import jobs_of
 from stapo.suite.repository import STUDIES
-from stapo.suite.stages import jobs_of
 from stapo.suite.study import Study
 
 SHIPPED = [

@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 from stapo.suite import paths
 from stapo.suite.analysis.artefacts import read_scores
 from stapo.suite.analysis.comparison import MainTable, main_table
+from stapo.suite.jobs import jobs_of
+from stapo.suite.jobs.evaluate import cell
 from stapo.suite.publication.folder import is_raw
 from stapo.suite.records.scores import ScoreRow, write_score_file
-from stapo.suite.stages import jobs_of
-from stapo.suite.stages.evaluate import cell
 from stapo.suite.study import Checkpoint, Study
 
 RATES = {"base": 0.3, "grpo": 0.5, "20-entropy": 0.55, "justrl": 0.6, "stapo": 0.8}
@@ -47,7 +47,7 @@ def write_score(
     ]
     rng.shuffle(rows)  # The order of rows must not matter.
     of = jobs_of(study)
-    job = of.one("score", f"{checkpoint}/{decoding}/{benchmark}")
+    job = of.job("score", f"{checkpoint}/{decoding}/{benchmark}")
     made = {**cell(of, job), "provenance": PROVENANCE}
     path = root / paths.SCORES.format(
         study=study.name, checkpoint=checkpoint, decoding=decoding, benchmark=benchmark

@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 from stapo.core.files import write_json
 from stapo.suite import paths
 from stapo.suite.analysis.interventions import predicted_change
+from stapo.suite.jobs import jobs_of
 from stapo.suite.records.arms import CONTROLS, NOTHING, SILENCED
 from stapo.suite.records.interventions import SCHEMA, ArmRecord, Intervention, Repetition
-from stapo.suite.stages import jobs_of
 from stapo.suite.study import Checkpoint, Study
 
 MOVED = {NOTHING: -0.010, SILENCED: -0.002, "random_candidates": -0.009, "random_positive": -0.010}
@@ -82,7 +82,7 @@ def write_intervention(
     method = study.training_of(settings.method)
     found = Intervention(
         str(checkpoint),
-        jobs_of(study).one("intervene", checkpoint).fingerprint,
+        jobs_of(study).job("intervene", checkpoint).fingerprint,
         settings.method,
         settings.prompts * method.group_size,
         tuple(repetition(number, moved, noise, settings.arms) for number in numbers),

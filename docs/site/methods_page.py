@@ -17,7 +17,7 @@ def methods_page() -> str:
     parts = [INTRODUCTION]
     parts += [_method(name, method) for name, method in METHODS.items()]
     parts.append(
-        "## Token selections\n\nEach is a function of [stapo.core.objective](api/objective.md), "
+        "## Token selections\n\nEach is a function of [stapo.core.objective](api/core.objective.md), "
         "which explains it. Its arguments are settings of a method.\n"
     )
     parts += _parts(SELECTION_SPECS)

@@ -51,7 +51,7 @@ def pages() -> dict[str, Page]:
         "files.md": Page("Files in results", "every file with its columns", artefacts_page),
     }
     settings = Page("stapo.core.config", "settings of the trainer", trainer_settings_page)
-    found["api/training.config.md"] = settings
+    found["api/core.config.md"] = settings
     for module, (shown, about, options) in API.items():
         given = f"    options: {options}\n" if options else ""
         text = f"# {module}\n\n::: {shown}\n{given}"

@@ -64,18 +64,22 @@ ADDED: dict[str, dict[str, tuple[str, str]]] = {
         )
     },
     "stage": {
-        "stapo/suite/stages/census.py": (
+        "stapo/suite/jobs/census.py": (
             "",
-            '"""Numbers of prompts."""\nfrom stapo.suite.stages import Job, Stage\ndef jobs(of):\n'
-            '    out = f"results/{of.study.name}/data/census.json"\n'
-            '    yield Job("census", "", {"recipe": 1}, {"prompts": of.one("prompts", "")}, (out,))\n'
-            "def run(of, jobs, how):\n    raise NotImplementedError\n"
-            'STAGES = {"census": Stage(("prompts",), jobs, run)}\n',
+            '"""Numbers of prompts."""\nfrom stapo.suite.job import Job, Stage\ndef census(jobs):\n'
+            '    out = f"results/{jobs.study.name}/data/census.json"\n'
+            '    yield Job("census", "", {"recipe": 1}, {"prompts": jobs.job("prompts")}, (out,))\n'
+            'STAGES = {"census": Stage(("prompts",), census)}\n',
+        ),
+        "stapo/suite/runners/census.py": (
+            "",
+            '"""Counts prompts."""\ndef run(jobs, selected, resources):\n    raise NotImplementedError\n'
+            'RUNNERS = {"census": run}\n',
         ),
         "workflows/rules/prepare.smk": (
             "rule base_model:\n",
-            'rule census:\n    input:\n        JOBS.one("census", "").inputs,\n    output:\n'
-            '        JOBS.one("census", "").outputs,\n    params:\n        made_by=made_by("census"),\n'
+            'rule census:\n    input:\n        JOBS.job("census").inputs,\n    output:\n'
+            '        JOBS.job("census").outputs,\n    params:\n        made_by=made_by("census"),\n'
             '    shell:\n        run("census")\n\n\n',
         ),
     },
@@ -152,7 +156,7 @@ def test_each_addition_takes_the_files_that_the_page_says_and_is_used(root: Path
         "data/census.json",
     } <= made
     # The new stage has a fingerprint and a place among the others.
-    stage = root / "stapo" / "stages" / "census.py"
+    stage = root / "stapo" / "suite" / "jobs" / "census.py"
     stage.write_text(stage.read_text().replace('"recipe": 1', '"recipe": 2'))
     jobs = re.findall(r"^study: (census|overlap|train) +(\d) ", snakemake("-n"), re.M)
     assert jobs == [("census", "1")]

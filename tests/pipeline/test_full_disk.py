@@ -16,7 +16,7 @@ import pytest
 
 from stapo.core.files import read_jsonl
 from stapo.suite.cli import main
-from stapo.suite.stages import jobs_of
+from stapo.suite.jobs import jobs_of
 from stapo.suite.study import parse_study
 from stapo.suite.study.reading import resolved_path, write_resolved
 

@@ -7,7 +7,7 @@ import pytest
 from world import STATES, World, counted
 
 from stapo.core.checksums import SUMS
-from stapo.suite.stages import jobs_of
+from stapo.suite.jobs import jobs_of
 from stapo.suite.study import merge
 
 OWN_ARGS = {"tau_p": 0.003, "quantile": 0.5}

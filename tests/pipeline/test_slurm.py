@@ -17,8 +17,8 @@ import pytest
 from world import STATES, World
 
 from stapo.suite import paths
+from stapo.suite.jobs import jobs_of
 from stapo.suite.repository import ROOT
-from stapo.suite.stages import jobs_of
 
 CACHE = ROOT / ".cache" / "slurm"
 DEBIAN = (

@@ -19,8 +19,8 @@ from rich.console import Console
 from world import STATES, World
 
 from stapo.suite import paths
+from stapo.suite.jobs import jobs_of
 from stapo.suite.operations.status import print_status, progress
-from stapo.suite.stages import jobs_of
 from stapo.suite.study import Study
 
 SEQUENCES = int(os.environ.get("STAPO_SEQUENCES", "2"))

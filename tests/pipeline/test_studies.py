@@ -5,8 +5,8 @@ import yaml
 from programs import python
 from world import STATES, World
 
+from stapo.suite.jobs import jobs_of
 from stapo.suite.repository import ROOT, STUDIES
-from stapo.suite.stages import jobs_of
 from stapo.suite.study import merge, read_study
 
 PROFILES = ROOT / "workflows" / "profiles"

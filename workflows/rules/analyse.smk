@@ -6,10 +6,10 @@ for name in RUN.decodings:
         name:
             f"table_{slug(name)}"
         input:
-            JOBS.one("tables", name).inputs,
+            JOBS.job("tables", name).inputs,
         output:
             reported(
-                JOBS.one("tables", name).outputs,
+                JOBS.job("tables", name).outputs,
                 ".md",
                 caption="table",
                 category="Main tables",
@@ -27,10 +27,10 @@ for name in RUN.decodings:
 
 rule evidence:
     input:
-        JOBS.one("evidence", "").inputs,
+        JOBS.job("evidence").inputs,
     output:
         reported(
-            JOBS.one("evidence", "").outputs,
+            JOBS.job("evidence").outputs,
             ".csv",
             caption="evidence",
             category="Tables of evidence",
@@ -46,10 +46,10 @@ rule evidence:
 
 rule figures:
     input:
-        JOBS.one("figures", "").inputs,
+        JOBS.job("figures").inputs,
     output:
         reported(
-            JOBS.one("figures", "").outputs,
+            JOBS.job("figures").outputs,
             ".svg",
             caption="figure",
             category="Figures",
@@ -65,7 +65,7 @@ rule figures:
 
 rule report:
     input:
-        JOBS.one("report", "").inputs,
+        JOBS.job("report").inputs,
     output:
         reported(
             [at(paths.REPORT)],
@@ -86,7 +86,7 @@ rule provenance:
     input:
         # Not what the evidence is made from: thousands of files, which Snakemake would look up once more.
         sorted(
-            {*JOBS.one("provenance", "").inputs} - {*JOBS.one("evidence", "").inputs}
+            {*JOBS.job("provenance").inputs} - {*JOBS.job("evidence").inputs}
         ),
     output:
         kept([at(paths.PROVENANCE), at(paths.CHECKSUMS)]),

@@ -3,7 +3,7 @@
 
 rule prompts:
     output:
-        kept(JOBS.one("prompts", "").outputs),
+        kept(JOBS.job("prompts").outputs),
     log:
         log_of(paths.PROMPTS),
     params:

@@ -16,12 +16,12 @@ import pyarrow as pa
 from stapo.core.files import AGAIN, DamagedFileError, read_json, read_published
 from stapo.suite import paths
 from stapo.suite.evaluation.statistics import Array
+from stapo.suite.jobs import jobs_of
 from stapo.suite.records import interventions
 from stapo.suite.records.interventions import Intervention, read_intervention
 from stapo.suite.records.reading import read_table
 from stapo.suite.records.scores import SCHEMA, ScoreIdentity, Verdict, identity_in, read_score_file
 from stapo.suite.records.tokens import METADATA_KEY, read_token_file
-from stapo.suite.stages import jobs_of
 from stapo.suite.study import Checkpoint, Study, TrainingRun
 from stapo.suite.study.sources import TinyModel
 
@@ -147,7 +147,7 @@ def read_tables(
     tables: dict[tuple[Checkpoint, str], pa.Table] = {}
     provenance: dict[str, Any] = {}
     for checkpoint, benchmark in cells:
-        job = jobs_of(study).one("score", f"{checkpoint}/{decoding}/{benchmark}")
+        job = jobs_of(study).job("score", f"{checkpoint}/{decoding}/{benchmark}")
         (path,) = job.outputs
         try:
             table, identity = read_score_file(root / path)
@@ -259,7 +259,7 @@ class Artefacts:
 
     def _intervention(self, checkpoint: Checkpoint) -> Intervened:
         """Return the results of the interventions at a checkpoint."""
-        job = jobs_of(self.study).one("intervene", checkpoint)
+        job = jobs_of(self.study).job("intervene", checkpoint)
         numbers, tokens = (self.root / path for path in job.outputs)
         for path in (numbers, tokens):
             if not path.exists():

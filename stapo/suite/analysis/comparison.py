@@ -21,7 +21,7 @@ from stapo.suite.evaluation.statistics import (
     paired_difference,
     problem_counts,
 )
-from stapo.suite.stages import jobs_of
+from stapo.suite.jobs import jobs_of
 from stapo.suite.study import Study, TrainingRun
 from stapo.suite.study.files import reader_name
 
@@ -127,7 +127,7 @@ def main_table(study: Study, decoding: str, scores: Scores) -> MainTable:
             *_reward_notes(study, scores),
             *_overlap_notes(scores.overlap),
         ],
-        made_by=jobs_of(study).one("tables", decoding).fingerprint,
+        made_by=jobs_of(study).job("tables", decoding).fingerprint,
     )
 
 

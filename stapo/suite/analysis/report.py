@@ -22,7 +22,7 @@ from stapo.suite.analysis.table import SIZE, TEMPLATES, Column, Table, template
 from stapo.suite.analysis.tables import evidence_table
 from stapo.suite.analysis.tables.endpoints import primary_texts
 from stapo.suite.exhibits import FIGURES, TABLES, figure_names, table_names
-from stapo.suite.stages import jobs_of
+from stapo.suite.jobs import jobs_of
 from stapo.suite.study import Study, TrainingRun
 
 SECTIONS = {
@@ -81,7 +81,7 @@ def render_report(study: Study, root: Path = Path()) -> str:
         evidence=evidence,
         columns=main_tables,
         costs=costs(artefacts),
-        made_by=jobs_of(study).one("report", "").fingerprint,
+        made_by=jobs_of(study).job("report").fingerprint,
         provenance=json.dumps(next(iter(scores.values())).provenance, indent=1, sort_keys=True),
     )
 

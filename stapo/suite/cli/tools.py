@@ -99,9 +99,9 @@ def run(
 
     Example: stapo run train tiny/stapo/seed0 --study workflows/studies/smoke.yaml
     """
-    from stapo.suite import stages
+    from stapo.suite import runners
 
-    stages.run(study_of(study), stage, job, stages.Resources(gpus, nodes))
+    runners.run(study_of(study), stage, job, runners.Resources(gpus, nodes))
 
 
 @app.command()

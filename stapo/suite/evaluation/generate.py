@@ -35,7 +35,7 @@ class Benchmark:
 
     name: str
     config: dict[str, Any]
-    """Result of `benchmark_settings` of `stapo.suite.stages.prepare`: the task and the number of samples."""
+    """Result of `benchmark_settings` of `stapo.suite.jobs.prepare`: the task and the number of samples."""
     output: Path
     file: RowsFile | None = None
     """File with its problems, if the task is not in `benchmarks/`."""

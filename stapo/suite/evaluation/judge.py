@@ -1,7 +1,7 @@
 r"""Worker process that judges answers by math-verify 0.9.0, with our own rules of grading.
 
 A rule exists only for a gold answer of the six benchmarks or a published failure of math-verify, which it
-names (`#14` is an issue of huggingface/Math-Verify). `tests/unit/suite/evaluation/test_judge.py` has a pair for
+names (`#14` is an issue of huggingface/Math-Verify). Its tests have a pair for
 each. This module parses untrusted text: only `grading` starts it, in a process that limits its own memory and
 processor time. Linux only.
 """

@@ -10,8 +10,8 @@ from contextlib import suppress
 from math import log2
 from pathlib import Path
 
+from stapo.suite.jobs import jobs_of
 from stapo.suite.models.shapes import Shape, shape_of
-from stapo.suite.stages import jobs_of
 from stapo.suite.study import Study
 
 PROCESS = 0.75e9

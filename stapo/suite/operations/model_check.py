@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from stapo.suite import paths
 from stapo.suite.bars import only_ours
-from stapo.suite.stages import jobs_of
-from stapo.suite.stages.prepare import recorded_base
+from stapo.suite.jobs import jobs_of
+from stapo.suite.jobs.prepare import recorded_base
 from stapo.suite.study import Study, StudyError
 from stapo.suite.study.files import model_faults
 from stapo.suite.study.loader import shown_path
@@ -76,7 +76,7 @@ def _absent(model: HubModel | FolderModel | GgufModel | WheelModel) -> str:
 
 def _folder(study: Study, size: str) -> Path | None:
     """Return the folder of a model: its own, the base model if it is built, or that of the Hub's cache."""
-    model, job = study.models[size], jobs_of(study).one("base", size)
+    model, job = study.models[size], jobs_of(study).job("base", size)
     if isinstance(model, FolderModel):
         return Path(model.path)
     built = Path(paths.BASE_MODEL.format(study=study.name, size=size))

@@ -2,8 +2,8 @@
 
 A first-order model, which reads no files, informs, and refuses nothing. Units are seconds, bytes and
 floating-point operations (FLOPs). Every assumption is a constant below with its source.
-tests/unit/suite/operations/test_plan.py compares the time with two published trainings: it agrees with JustRL's; of
-the paper's it is unknown what a step is.
+Its tests compare the time with two published trainings: it agrees with JustRL's; of the paper's it is unknown
+what a step is.
 """
 
 from collections import Counter
@@ -15,11 +15,12 @@ from rich.console import Console
 from rich.text import Text
 
 from stapo.core.saving import seconds_between
+from stapo.suite.job import Job
+from stapo.suite.jobs import jobs_of
 from stapo.suite.models.shapes import Shape, shape_of
 from stapo.suite.operations.memory import SETTING, needed_bytes, too_large
 from stapo.suite.operations.status import lines_of, progress, span, table_of
 from stapo.suite.records.arms import MOMENT_ROLLOUTS
-from stapo.suite.stages import Job, jobs_of
 from stapo.suite.study import Study, StudyError
 from stapo.suite.study.sources import TinyModel
 
@@ -249,7 +250,7 @@ def _cost(study: Study, job: Job, size: str, device: Device, gpus: int) -> tuple
         return seconds, weights * (1 + len(study.kept_steps()) + STATES_PER_PARAMETER)
     if job.stage == "intervene":
         return intervene_seconds(study, size, device), 0.0
-    responses = sum(study.problems(name) * one["samples"] for name, one in job.also.items())
+    responses = sum(study.problems(name) * one["samples"] for name, one in job.rerun_on.items())
     tokens = responses * MEAN_LENGTH * study.evaluation.max_response_tokens
     # Twice: in work and in results.
     return answer_seconds(study, size, device, responses), 2 * tokens * TEXT_BYTES

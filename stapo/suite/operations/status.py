@@ -24,8 +24,10 @@ from rich.text import Text
 from stapo.core.checksums import SUMS
 from stapo.core.files import DamagedFileError, open_file, text_of
 from stapo.suite import paths
+from stapo.suite.job import Job, Jobs
+from stapo.suite.jobs import STAGES, jobs_of
 from stapo.suite.locks import holders
-from stapo.suite.stages import Job, Jobs, cause, is_outdated, is_unchanged, jobs_of, stages
+from stapo.suite.results import cause, is_outdated, is_unchanged
 from stapo.suite.study import Study
 from stapo.suite.text import COLOURS, plain
 
@@ -81,7 +83,7 @@ def progress(study: Study, root: Path = Path()) -> list[Progress]:
     """Return how far every job is; what other settings left behind is `outdated`."""
     of, logs = jobs_of(study), _logs_of(root, study.name)
     scored = {
-        job: stages()["score"].recorded(job, root) == job.fingerprint for job in of.all("score")
+        job: STAGES["score"].recorded(job, root) == job.fingerprint for job in of.all("score")
     }
     # Weights are not looked at: a finished study may have lost them, as in git.
     return [_progress(of, job, root, logs, scored) for job in of if job.outputs]
@@ -220,9 +222,10 @@ def _answered(
 ) -> Progress:
     """Return how many responses there are; those that are scored count, wherever they are."""
     asked = {
-        name: of.study.problems(name) * settings["samples"] for name, settings in job.also.items()
+        name: of.study.problems(name) * settings["samples"]
+        for name, settings in job.rerun_on.items()
     }
-    done = {name: scored[of.one("score", f"{job.name}/{name}")] for name in asked}
+    done = {name: scored[of.job("score", f"{job.name}/{name}")] for name in asked}
     found = sum(n if done[name] else min(_stored(work, name), n) for name, n in asked.items())
     of_all = sum(asked.values())
     is_done = all(done.values()) or (own.state == "done" and found == of_all)

@@ -18,6 +18,7 @@ from statistics import mean
 from typing import Any
 
 from stapo.suite import paths
+from stapo.suite.jobs import STAGES
 from stapo.suite.operations.check import idle
 from stapo.suite.operations.memory import too_large
 from stapo.suite.operations.plan import plan
@@ -31,7 +32,6 @@ from stapo.suite.operations.status import (
     progress,
     span,
 )
-from stapo.suite.stages import stages
 from stapo.suite.study import Study, StudyError
 from stapo.suite.study.loader import shown_path
 
@@ -123,7 +123,7 @@ class Terminal(logging.Handler):
         lines, ready = ["stage        jobs  each about  why"], Counter[str]()
         if Path("work").exists():
             ready.update(one.stage for one in progress(self.study) if one.note == IN_WORK)
-        for stage in stages():
+        for stage in STAGES:
             if why := [job[2] for job in self.jobs.values() if job[1].split()[0] == stage]:
                 seconds, reasons = self.planned[stage], ", ".join(dict.fromkeys(why))
                 reasons += f"; {ready[stage]} in work/, not made again" * (stage in ready)

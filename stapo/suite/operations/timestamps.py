@@ -11,7 +11,8 @@ from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
 
-from stapo.suite.stages import is_outdated, is_unchanged, jobs_of
+from stapo.suite.jobs import jobs_of
+from stapo.suite.results import is_outdated, is_unchanged
 from stapo.suite.study import Study
 
 SECOND = 10**9

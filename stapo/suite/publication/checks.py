@@ -20,6 +20,7 @@ from stapo.core.files import canonical, fingerprint, read_json, read_jsonl
 from stapo.core.step_record import PHASES
 from stapo.suite import paths
 from stapo.suite.analysis.artefacts import StaleScoreError, read_tables
+from stapo.suite.analysis.drawing import DRAW
 from stapo.suite.answers import Reader, built_in, is_built_in
 from stapo.suite.evaluation.grading import Grade, grade_answers
 from stapo.suite.evaluation.scores import (
@@ -33,14 +34,16 @@ from stapo.suite.evaluation.scores import (
     with_judgement,
 )
 from stapo.suite.evaluation.task import are_rows_of, rows_of
+from stapo.suite.job import Job
+from stapo.suite.jobs import jobs_of
+from stapo.suite.jobs.analyse import SHOWN
+from stapo.suite.jobs.evaluate import cell
+from stapo.suite.jobs.prepare import recorded_base
+from stapo.suite.jobs.train import recorded_intervention
 from stapo.suite.publication.folder import WEIGHTS, Results, named_by, place_of, published_study
 from stapo.suite.records import scores as records
 from stapo.suite.records.responses import AnsweredProblem
 from stapo.suite.records.scores import OPINIONS, ScoreRow, read_identity, read_score_file
-from stapo.suite.stages import Job, Resources, jobs_of, stages
-from stapo.suite.stages.evaluate import cell
-from stapo.suite.stages.prepare import recorded_base
-from stapo.suite.stages.train import recorded_intervention
 from stapo.suite.study import Study, StudyError, TrainingRun
 from stapo.suite.study.files import rows_checksum
 from stapo.suite.study.sources import FileData, HubData, HubModel, TinyData
@@ -54,7 +57,6 @@ LISTS = ("sizes", "methods", "seeds", "decodings", "benchmarks")
 ABOUT, PROMPTS, OVERLAP = "data/prompts.json", "data/prompts.jsonl", "data/overlap.json"
 UNREPEATED = {"provenance", "engine", "differs_from_math_verify", "differs_from_reward"}
 """Of a score file: what only those who made it can say, or what is checked otherwise."""
-DRAWN = ("tables", "evidence", "figures", "report")
 Grades = dict[tuple[str, str | None], Grade]
 """Gold answer and answer -> grade: equal ones are graded once."""
 
@@ -66,7 +68,7 @@ def training_errors(results: Results) -> Errors:
     """
     jobs = jobs_of(results.study)
     for run, record in results.runs.items():
-        for fault in _setting_faults(results, jobs.one("train", run), run, record):
+        for fault in _setting_faults(results, jobs.job("train", run), run, record):
             yield f"runs/{run}/provenance.json: {fault}"
     yield from _file_errors(results)
 
@@ -97,11 +99,11 @@ def command_faults(study: Study, run: TrainingRun, attempt: dict[str, Any], last
         return
     recorded = _parsed(canonical(attempt["study"]))
     try:
-        started = jobs_of(recorded).one("train", run).fingerprint
+        started = jobs_of(recorded).job("train", run).fingerprint
     except KeyError:
         yield "is of a study without this training"
         return
-    if started != jobs_of(study).one("train", run).fingerprint:
+    if started != jobs_of(study).job("train", run).fingerprint:
         yield "trains with other settings"
     elif last and recorded.name == study.name:
         yield from _dropped(study, recorded)
@@ -227,7 +229,7 @@ def _overlap_errors(results: Results) -> list[str]:
     study = results.study
     at, questions = f"{next(study.checkpoints())}/{study.run.decodings[0]}", {}
     for benchmark in study.run.benchmarks:
-        job = jobs_of(study).one("score", f"{at}/{benchmark}")
+        job = jobs_of(study).job("score", f"{at}/{benchmark}")
         rows = rows_of(study.task(benchmark), results.responses(job))
         questions[benchmark] = [row["question"] for row in rows]
     published = isinstance(study.data, HubData)
@@ -366,7 +368,7 @@ def counted(stated: ScoreRow, by_rules: ScoreRow, asked: bool) -> ScoreRow:
 def drawn_errors(results: Results) -> Errors:
     """Yield a line for each table, figure or report that does not follow from the results."""
     of, folder = jobs_of(results.study), paths.RESULTS.format(study=results.study.name)
-    jobs = {stage: list(of.all(stage)) for stage in DRAWN}
+    jobs = {stage: list(of.all(stage)) for stage in SHOWN}
     outputs = [path for own in jobs.values() for job in own for path in job.outputs]
     made = {path.removeprefix(f"{folder}/").partition("/")[0] for path in outputs}
     with TemporaryDirectory() as scratch:
@@ -377,7 +379,7 @@ def drawn_errors(results: Results) -> Errors:
                 (again / folder / entry.name).symlink_to(entry)
         with chdir(again), redirect_stdout(StringIO()):
             for stage, own in jobs.items():
-                stages()[stage].run(of, own, Resources())
+                DRAW[stage](results.study, [job.name for job in own])
         for path in outputs:
             if (results.root / path).read_bytes() != (again / path).read_bytes():
                 name = path.removeprefix(f"{folder}/")

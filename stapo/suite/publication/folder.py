@@ -17,10 +17,11 @@ from typing import Any
 from stapo.core.checksums import SUMS, file_sha256, is_hidden
 from stapo.core.files import DamagedFileError, read_json, write, write_json
 from stapo.suite import paths
+from stapo.suite.job import Job
+from stapo.suite.jobs import jobs_of
+from stapo.suite.jobs.train import of_checkpoint
 from stapo.suite.provenance import environment
 from stapo.suite.records.responses import AnsweredProblem, read_responses
-from stapo.suite.stages import Job, jobs_of
-from stapo.suite.stages.train import of_checkpoint
 from stapo.suite.study import Checkpoint, Study, StudyError, TrainingRun, parse_study
 from stapo.suite.study.files import FILES, SOURCE
 from stapo.suite.study.reading import published_content
@@ -103,7 +104,7 @@ def write_provenance(study: Study, root: Path = Path()) -> list[Path]:
     known, gpus = dict[str, str](), set[str]()
     for run in study.runs():
         record = read_run(study, root, run)
-        if record["fingerprint"] != jobs_of(study).one("train", run).fingerprint:
+        if record["fingerprint"] != jobs_of(study).job("train", run).fingerprint:
             raise RuntimeError(
                 f"{run.size} {run.method} seed {run.seed}: trained with other settings; run snakemake again"
             )

@@ -20,6 +20,7 @@ from stapo.core.checksums import SUMS, file_sha256
 from stapo.core.files import read_json
 from stapo.suite import paths
 from stapo.suite.answers import is_built_in
+from stapo.suite.jobs import jobs_of
 from stapo.suite.publication.checks import (
     Errors,
     drawn_errors,
@@ -40,7 +41,6 @@ from stapo.suite.publication.folder import (
     read_published_study,
 )
 from stapo.suite.records.scores import read_identity
-from stapo.suite.stages import jobs_of
 from stapo.suite.study.files import named
 from stapo.suite.text import shorten, visible
 

@@ -12,7 +12,7 @@ from unittest.mock import patch
 import pytest
 from training_jobs import TRAINING, assert_same, job_in, metrics, parity_reward, run
 
-from stapo.core import checkpoints as module, saving
+from stapo.core import attempts as attempts_module, checkpoints as module, saving
 from stapo.core.checkpoints import (
     ROLLOUT_FILE,
     SEAL,
@@ -25,7 +25,7 @@ from stapo.core.checkpoints import (
 )
 from stapo.core.files import read_json
 from stapo.core.methods import METHODS
-from stapo.suite.stages import jobs_of
+from stapo.suite.jobs import jobs_of
 from stapo.suite.study import merge, parse_study
 from stapo.suite.training import rewards, run as run_module
 
@@ -206,13 +206,13 @@ def test_a_longer_training_goes_on_from_a_shorter_one_with_the_same_bits(
         training = TRAINING.model_copy(update={"steps": steps, "checkpoint_every": 2})
         work = tmp_path / name
         study = parse_study(merge(raw_study, {"training": {"steps": steps, **changes}}))
-        config = jobs_of(study).one("train", "tiny/stapo/seed0").config
+        config = jobs_of(study).job("train", "tiny/stapo/seed0").config
         with patch.dict(rewards.BUILT_IN, boxed=parity_reward):
             job = job_in(world, tmp_path, training, "stapo", config=config, kept_steps=kept)
             run_module.train(replace(job, work=work, out=work / "published"))
         return work
 
-    monkeypatch.setattr(module, "energy_joules", lambda: 5.0)
+    monkeypatch.setattr(attempts_module, "energy_joules", lambda: 5.0)
     short = trained("both/short", steps, [2])
     trained("both/other", 5, [2], learning_rate=0.5)
     before = {path: path.read_bytes() for path in short.rglob("*") if path.is_file()}

@@ -4,7 +4,8 @@ v4 and v5 of the paper have the four classes with A > 0, v1 to v3 all eight; tok
 gradient and belong to none. Thresholds are those of `recorded`. Gradient norms are those of the surrogate
 at the logits of a token, without the loss's divisor (0 where the ratio is clipped).
 
-The predicted entropy change is that of `predicted_change` of `interventions.py`, with p and H as the token selection saw them.
+The predicted entropy change is that of `predicted_change` of `interventions.py`, with p and H as the token
+selection saw them.
 
 The learning potential of v1 to v3 is not computed: its formula is not known here.
 """

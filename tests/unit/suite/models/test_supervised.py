@@ -8,10 +8,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from stapo.suite.jobs import jobs_of
 from stapo.suite.models.base import write_base
 from stapo.suite.models.loading import load_model, load_tokenizer
 from stapo.suite.models.supervised import IGNORED, _parts, _rows, collate, fit
-from stapo.suite.stages import jobs_of
 from stapo.suite.study import Study, StudyError, parse_study, read_study
 from stapo.suite.study.reading import published_content
 
@@ -90,7 +90,7 @@ def test_parts_of_a_batch_give_the_update_of_the_whole(folder, monkeypatch):
 
 def test_it_is_in_the_fingerprint_by_its_content_alone(folder):
     def asked(study: Study) -> str:
-        return jobs_of(study).one("base", "own").fingerprint
+        return jobs_of(study).job("base", "own").fingerprint
 
     study = read(folder)
     before = asked(study)

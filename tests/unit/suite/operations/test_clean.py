@@ -3,10 +3,10 @@
 from rich.console import Console
 
 from stapo.core.files import write_json
+from stapo.suite.jobs import jobs_of
+from stapo.suite.jobs.train import trained
 from stapo.suite.locks import work_directory
 from stapo.suite.operations.clean import clean
-from stapo.suite.stages import jobs_of
-from stapo.suite.stages.train import trained
 from stapo.suite.study import parse_study
 
 

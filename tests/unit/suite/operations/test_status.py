@@ -17,6 +17,7 @@ from synthetic import write_score
 
 from stapo.core.files import append_jsonl, canonical, write_json
 from stapo.suite import paths
+from stapo.suite.jobs import jobs_of
 from stapo.suite.locks import work_directory
 from stapo.suite.operations.status import (
     Progress,
@@ -25,7 +26,6 @@ from stapo.suite.operations.status import (
     progress,
     status_document,
 )
-from stapo.suite.stages import jobs_of
 from stapo.suite.study import parse_study
 
 HOLDER = """
@@ -164,8 +164,10 @@ def test_what_is_published_is_done_or_outdated(study, raw_study, tmp_path):
 
 
 def test_responses_and_scores_are_counted(study, tmp_path):
-    generate = jobs_of(study).one("generate", "tiny/base/t1.0-p1.0")
-    asked = {name: study.problems(name) * study.benchmarks[name].samples for name in generate.also}
+    generate = jobs_of(study).job("generate", "tiny/base/t1.0-p1.0")
+    asked = {
+        name: study.problems(name) * study.benchmarks[name].samples for name in generate.rerun_on
+    }
     work = tmp_path / paths.GENERATE_WORK.format(fingerprint=generate.fingerprint)
     write(work / f"chain-2-{'0' * 16}.jsonl", "{}\n" * 7 + "{", age=5)
 
@@ -179,7 +181,7 @@ def test_responses_and_scores_are_counted(study, tmp_path):
         write(work / f"{name}-{'1' * 16}.jsonl", "{}\n" * number)
     assert base() == ("waiting", sum(asked.values()), IN_WORK)
     # Scored responses count wherever they are.
-    for name in generate.also:
+    for name in generate.rerun_on:
         write_score(tmp_path, study, "tiny/base", name)
     shutil.rmtree(work)
     assert base()[:2] == ("done", sum(asked.values()))

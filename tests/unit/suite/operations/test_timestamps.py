@@ -4,8 +4,8 @@ import os
 
 from stapo.core.checksums import file_sums
 from stapo.core.files import write_json
+from stapo.suite.jobs import jobs_of
 from stapo.suite.operations.timestamps import settle
-from stapo.suite.stages import jobs_of
 from stapo.suite.study import parse_study
 
 

@@ -13,8 +13,8 @@ from hypothesis import given, strategies as st
 
 from stapo.core.methods import METHODS, s2t_arguments
 from stapo.suite.exhibits import figure_names
+from stapo.suite.jobs import jobs_of
 from stapo.suite.repository import STUDIES
-from stapo.suite.stages import jobs_of
 from stapo.suite.study import (
     Checkpoint,
     StudyError,
@@ -142,7 +142,7 @@ def test_a_training_depends_on_what_determines_it(raw_study, changes, changed):
     before, after = parse_study(raw_study), parse_study(merge(raw_study, changes))
     for method in BOTH:
         run = TrainingRun("tiny", method, 0)
-        made_by = [jobs_of(study).one("train", run).fingerprint for study in (before, after)]
+        made_by = [jobs_of(study).job("train", run).fingerprint for study in (before, after)]
         assert (made_by[0] != made_by[1]) == (method in changed)
 
 
@@ -168,7 +168,7 @@ def test_a_study_has_one_threshold_of_s2t_for_all_its_methods(raw_study, changes
     found = s2t_arguments(studies[1].method("justrl"))
     assert {key: found[key] for key in expected} == expected
     run = TrainingRun("tiny", "justrl", 0)
-    made_by = [jobs_of(study).one("train", run).fingerprint for study in studies]
+    made_by = [jobs_of(study).job("train", run).fingerprint for study in studies]
     assert made_by[0] == made_by[1]
     # A threshold of one's own stays.
     own = studies[1].method("full-mask")

@@ -13,9 +13,9 @@ from studies import changed_studies
 
 from stapo.suite import paths
 from stapo.suite.cli.tools import study_of
+from stapo.suite.jobs import jobs_of
 from stapo.suite.operations.plan import print_plan
 from stapo.suite.operations.status import print_status
-from stapo.suite.stages import jobs_of
 from stapo.suite.study import Study, StudyError, merge, parse_study, read_study
 from stapo.suite.study.checks import slug
 from stapo.suite.study.loader import MAX_LINE

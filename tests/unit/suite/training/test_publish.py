@@ -6,7 +6,7 @@ import pytest
 
 from stapo.core.checksums import SUMS, checksums, file_sha256, write_sums
 from stapo.core.files import write_json
-from stapo.suite.stages.train import finished, publish
+from stapo.suite.runners.train import finished, publish
 from stapo.suite.study import StudyError
 
 

@@ -1,0 +1,77 @@
+"""How the results of a job were made, by the record of the job or by what they contain."""
+
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from stapo.core.checksums import changed_files
+from stapo.core.files import DamagedFileError, read_json
+from stapo.suite.job import Job
+from stapo.suite.jobs import STAGES
+
+UNFINISHED = ""
+"""In the record of a job that has begun and not ended."""
+
+
+def made_by(job: Job, root: Path = Path()) -> str | None:
+    """Return the `param` with which the results of a job were made.
+
+    `UNFINISHED` while it is done, and after it failed; None without a record.
+    """
+    return _record(job, root).get("made_by")
+
+
+def is_outdated(job: Job, root: Path = Path()) -> bool:
+    """Return whether results of a job are there that were made with other settings, by record or content."""
+    by_content = STAGES[job.stage].recorded(job, root)
+    return made_by(job, root) not in (None, job.param) or by_content not in (None, job.fingerprint)
+
+
+def cause(job: Job, root: Path = Path()) -> str:
+    """Return why the results of a job are outdated."""
+    is_unfinished = made_by(job, root) == UNFINISHED
+    return "the job that writes it has not ended" if is_unfinished else "made with other settings"
+
+
+def is_unchanged(job: Job, root: Path = Path()) -> bool:
+    """Return whether what a job read and wrote is still there with the same content.
+
+    What it read may be missing: weights are removed to make space.
+    """
+    record = _record(job, root)
+    read, wrote = (record.get(name) for name in ("read", "wrote"))
+    if not isinstance(read, dict) or not isinstance(wrote, dict):
+        return False
+    now = {path for path in job.read_files if (root / path).is_file()}
+    if not now <= read.keys() or wrote.keys() != {*job.written_files}:
+        return False
+    return not changed_files(root, {path: read[path] for path in now} | wrote)
+
+
+def _record(job: Job, root: Path) -> dict[str, Any]:
+    with suppress(OSError, DamagedFileError):
+        return read_json(root / job.record) if job.written_files else {}
+    return {}
+
+
+def missing_inputs(jobs: Iterable[Job], root: Path = Path()) -> list[str]:
+    """Return a line for each file that some jobs read and that is missing, with the command that makes it.
+
+    Neither are results of other settings, or of a job that failed, what is to be read.
+    """
+    lines = []
+    for source in dict.fromkeys(source for job in jobs for source in job.sources):
+        by_hand = f"stapo run {source.stage} {source.name}".rstrip()
+        absent = [path for path in (*source.outputs, *source.weights) if not (root / path).exists()]
+        if absent:
+            lines.append(
+                f"{absent[0]}: missing; make it with snakemake, or: {by_hand} --study STUDY"
+            )
+        # The weights of one checkpoint are a part of what a job makes.
+        elif source.stage != "weights" and made_by(source, root) not in (None, source.param):
+            made = cause(source, root)
+            again = f"snakemake --forcerun {source.outputs[0]} --configfile STUDY"
+            again += f"; by hand: {by_hand} --study STUDY"
+            lines.append(f"{source.outputs[0]}: {made}; make it again: {again}")
+    return lines

@@ -1,0 +1,209 @@
+"""Trains, publishes weights, and makes single updates.
+
+A training works in a directory that is named by its fingerprint: a changed setting cannot resume from another
+run's checkpoint, changing it back costs nothing, and studies that have the same training share it.
+"""
+
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from stapo.core.checksums import SUMS, changed_files, file_sha256
+from stapo.core.files import DamagedFileError, link_tree, read_json, write
+from stapo.suite import paths
+from stapo.suite.job import Job, Jobs
+from stapo.suite.jobs.train import made_from, published, trained
+from stapo.suite.locks import take_gpus
+from stapo.suite.runners import Resources, Runner
+from stapo.suite.runners.prepare import check_overlap
+from stapo.suite.study import Checkpoint, Study, StudyError
+from stapo.suite.study.reading import published_content
+from stapo.suite.training.launch import LAUNCHED, launch_training, require_fit
+
+
+def _run(jobs: Jobs, selected: list[Job], resources: Resources) -> None:
+    """Train, resuming from the newest step checkpoint, and publish metrics and token records.
+
+    With GPUs it starts itself again under `accelerate launch`, one process for each.
+    """
+    started = False
+    for job in selected:
+        found = _finished_at(jobs.study, job, resources)
+        if found is None:
+            _train(jobs.study, job)
+            started = True
+        if found != published(job):
+            _publish(job)
+    if started:
+        from stapo.suite.training.run import leave
+
+        leave()
+
+
+def _finished_at(study: Study, job: Job, resources: Resources) -> Path | None:
+    """Return where the results of a training are that another run finished.
+
+    Otherwise check its inputs and launch its processes.
+    """
+    if LAUNCHED in os.environ:
+        return None
+    weights = ["model", *(f"step{step}" for step in study.kept_steps())]
+    # The published results are all that there is in a folder that was copied without `work`.
+    for place in (trained(job), published(job)):
+        if finished(place, job.fingerprint, weights, *made_from(study, job)):
+            print(f"all {study.training.steps} steps were done before: nothing to train")
+            return place
+    check_overlap(study)
+    if resources.gpus is not None:
+        require_fit(study, resources.gpus, resources.nodes)
+        launch_training(sys.argv[1:], resources.gpus, resources.nodes)
+    return None
+
+
+def _train(study: Study, job: Job) -> None:
+    from stapo.suite.training.run import TrainingJob, train
+
+    (size, method, _), out = job.name.split("/"), trained(job)
+    train(
+        TrainingJob(
+            **_given(study, job, size, method),
+            seed=job.settings["seed"],
+            base=made_from(study, job)[0],
+            work=out.parent,
+            out=out,
+            kept_steps=study.kept_steps(),
+            study=published_content(study),
+        )
+    )
+
+
+def _given(study: Study, job: Job, size: str, method: str) -> dict[str, Any]:
+    """Return what a training and single updates are given alike."""
+    from stapo.suite.training.selections import with_selection
+
+    return {
+        "config": job.config,
+        "training": study.training_of(method),
+        "method": with_selection(study.method(method)),
+        "prompts": Path(paths.PROMPTS.format(study=study.name)),
+        "engine": study.engine_of(size),
+        "end_tokens": study.end_tokens,
+    }
+
+
+def _publish(job: Job) -> None:
+    if int(os.environ.get("RANK", "0")) == 0:
+        files = (paths.METRICS_FILE, paths.TOKENS_FILE, paths.RECORD_FILE)
+        publish(trained(job), published(job), files, job.fingerprint)
+
+
+def _publish_weights(jobs: Jobs, selected: list[Job], resources: Resources) -> None:
+    """Publish the weights of trainings."""
+    for job in selected:
+        training, names = next(job.sources), [Path(place).name for place in job.weights]
+        publish(trained(training), published(training), names, training.fingerprint)
+
+
+def _intervene(jobs: Jobs, selected: list[Job], resources: Resources) -> None:
+    """Make single updates from the same weights and rollout, and measure what they change.
+
+    After an interruption, only the repetition in progress is done again.
+    """
+    from stapo.suite.training.intervene import InterventionJob, intervene
+    from stapo.suite.training.selections import with_selection
+
+    study = jobs.study
+    take_gpus(resources.gpus)
+    for job in selected:
+        size = Checkpoint.parse(job.name).size
+        if resources.gpus is not None:
+            require_fit(study, resources.gpus)
+        intervene(
+            InterventionJob(
+                **_given(study, job, size, study.interventions.method),
+                checkpoint=job.name,
+                settings=study.interventions,
+                methods={
+                    name: with_selection(study.method(name)) for name in study.interventions.methods
+                },
+                model=Path(paths.checkpoint_path(study.name, Checkpoint.parse(job.name))),
+                work=Path(paths.INTERVENE_WORK.format(fingerprint=job.fingerprint)),
+                out=Path(job.outputs[0]),
+            )
+        )
+
+
+def finished(
+    trained: Path, fingerprint: str, names: Iterable[str], base: Path, prompts: Path
+) -> bool:
+    """Return whether a directory contains all undamaged outputs of a training with these inputs.
+
+    `names` are those of its weights, such as `model` and `step4`; the base model may differ between machines.
+    """
+    record = _record(trained)
+    if record.get("fingerprint") != fingerprint:
+        return False
+    outputs, of = record["outputs"], record["base"]
+    # If the base model contains a file of checksums, comparing this file is enough.
+    of = {SUMS: of[SUMS]} if SUMS in of else of
+    return (
+        prompts.is_file()
+        and record["prompts"] == file_sha256(prompts)
+        and {path.partition("/")[0] for path in outputs}
+        >= {paths.METRICS_FILE, paths.TOKENS_FILE, *names}
+        and not changed_files(base, of)
+        and not changed_files(trained, outputs)
+    )
+
+
+def publish(trained: Path, out: Path, names: Sequence[str], fingerprint: str) -> None:
+    """Publish named files and directories of a training in the results.
+
+    So that a failed or stopped job loses no weights, hard links are made once all of them are complete.
+    Nothing is done if the work directory has lost some, and the results have all of them.
+
+    Raises:
+        StudyError: one line for each file that is missing or differs from what the training wrote.
+    """
+    ours, published = _record(trained), _record(out)
+    is_record = paths.RECORD_FILE in names
+    if published.get("fingerprint") == fingerprint and not is_record:
+        ours = published  # Weights are those of the published record.
+    if wrong := _wrong(trained, ours, names):
+        if published.get("fingerprint") == fingerprint and not _wrong(out, published, names):
+            return
+        remedy = (
+            f"snakemake --forcerun {out / paths.RECORD_FILE} trains again, from the last checkpoint"
+        )
+        about = "missing, truncated or corrupt"
+        raise StudyError([f"{trained / path}: {about}; {remedy}" for path in wrong])
+    for name in names:
+        source = trained / name
+        if source.is_dir():
+            link_tree(source, out / name)
+        else:
+            write(out / name, source.read_bytes())
+
+
+def _wrong(directory: Path, record: dict[str, Any], names: Sequence[str]) -> list[str]:
+    """Return what is missing, or not as a record says, of named results of a training in a directory."""
+    outputs = record.get("outputs", {})
+    stated = {p: sha for p, sha in outputs.items() if p.partition("/")[0] in names}
+    there = {paths.RECORD_FILE, *(path.partition("/")[0] for path in stated)}
+    return [*changed_files(directory, stated), *(name for name in names if name not in there)]
+
+
+def _record(trained: Path) -> dict[str, Any]:
+    with suppress(OSError, DamagedFileError):
+        return read_json(trained / paths.RECORD_FILE)
+    return {}
+
+
+RUNNERS: dict[str, Runner] = {
+    "train": _run,
+    "weights": _publish_weights,
+    "intervene": _intervene,
+}
