@@ -29,15 +29,15 @@ workflows/study.schema.json: $(wildcard stapo/core/methods/*.py stapo/suite/stud
 
 setup-gpu: ## the same, with vLLM for GPUs
 	@requirements/install_gpu.sh
-	@echo "next: make gpu (measures this GPU), or: source .venv/bin/activate && stapo plan workflows/studies/single-gpu.yaml"
+	@echo "next: make gpu (measures this GPU), or: source .venv/bin/activate && stapo plan workflows/studies/quickstart/single-gpu.yaml"
 
 smoke: setup ## run the whole pipeline with a tiny model on the CPU
 	$(RUN) snakemake --workflow-profile workflows/profiles/smoke
-	$(RUN) stapo show workflows/studies/smoke.yaml
+	$(RUN) stapo show workflows/studies/quickstart/smoke.yaml
 
 real: setup ## train and evaluate a real language model of 135 million parameters on the CPU
-	$(RUN) snakemake --configfile workflows/studies/smollm2-words.yaml
-	$(RUN) stapo show workflows/studies/smollm2-words.yaml
+	$(RUN) snakemake --configfile workflows/studies/quickstart/smollm2-words.yaml
+	$(RUN) stapo show workflows/studies/quickstart/smollm2-words.yaml
 
 grader: setup ## audit the grader beside math-verify: wrong answers accepted, right ones rejected (STAPO_DATA_DIR: real ones)
 	python -P tests/grader_audit.py --show

@@ -1,6 +1,6 @@
 # The whole of a study: prompts -> base model -> train -> generate -> score -> tables, figures, report.
 #
-#   snakemake --configfile workflows/studies/smoke.yaml                everything of the smoke study
+#   snakemake --configfile workflows/studies/quickstart/smoke.yaml                everything of the smoke study
 #   snakemake table_t1_0_p1_0 --configfile ...                         one table
 #   snakemake method_stapo --configfile ...                            one method
 #   snakemake results/smoke/scores/tiny/base/t1.0-p1.0/chain-3.parquet --configfile ...   any file

@@ -20,7 +20,7 @@ def raw_study() -> dict[str, Any]:
 
     from stapo.suite.study import merge
 
-    files = (CATALOGUE, STUDIES / "smoke.yaml")
+    files = (CATALOGUE, STUDIES / "quickstart" / "smoke.yaml")
     return merge(*(yaml.safe_load(path.read_text()) for path in files))
 
 

@@ -7,13 +7,10 @@ import yaml
 from hypothesis import strategies as st
 
 from stapo.suite.jobs import jobs_of
-from stapo.suite.repository import STUDIES
 from stapo.suite.study import Study
+from stapo.suite.study.reading import shipped
 
-SHIPPED = [
-    yaml.safe_load((STUDIES / f"{name}.yaml").read_text())
-    for name in ("smoke", "paper-v3", "marked")
-]
+SHIPPED = [yaml.safe_load(shipped(name).read_text()) for name in ("smoke", "paper-v3", "marked")]
 EQUAL = ("a-b", "a+b", "A.B", "a.b", "base", "Base", "verifier", "verifier.json", "avg")
 PLAIN = ("1e3", "seed0", "step5", "main-a", "null", "010", "stapo")
 NAMES = st.sampled_from(EQUAL + PLAIN) | st.from_regex(r"\A[A-Za-z0-9][A-Za-z0-9.+-]{0,12}\Z")

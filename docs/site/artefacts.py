@@ -10,7 +10,7 @@ from stapo.suite import paths
 from stapo.suite.exhibits import FIGURES, NEEDS, TABLES, Exhibit
 from stapo.suite.repository import ROOT
 
-PACKAGE = ROOT / "stapo"
+PACKAGE = ROOT / "stapo" / "suite"
 
 INTRODUCTION = """# Files in results
 
@@ -20,7 +20,7 @@ Names in braces vary: `{suffix}` is the format, and `{checkpoint}` is `SIZE/base
 """
 
 RECORDS: dict[str, tuple[tuple[str, str], ...]] = {
-    "METRICS": (("records/step.py", "StepRecord"),),
+    "METRICS": (("../core/step_record.py", "StepRecord"),),
     "TOKENS": (("records/tokens.py", "SCHEMA"),),
     "COMPLETIONS": (("records/responses.py", "AnsweredProblem"),),
     "SCORES": (("records/scores.py", "ScoreRow"), ("records/scores.py", "ScoreIdentity")),

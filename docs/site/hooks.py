@@ -1,4 +1,4 @@
-"""Events of MkDocs: the generated reference, the recipes as pages, and links to the repository."""
+"""Events of MkDocs: the generated reference, the examples as pages, and links to the repository."""
 
 from pathlib import Path
 from typing import Any
@@ -7,8 +7,12 @@ from links import repository_address, with_links
 from mkdocs.structure.files import File, Files
 from reference import contents, pages
 
-DOCS = Path(__file__).parents[1]
-RECIPES = {str(path.relative_to(DOCS)) for path in (DOCS / "recipes").glob("*.py")}
+from stapo.suite.repository import ROOT
+
+EXAMPLES = ROOT / "examples"
+SHOWN = {f"examples/{path.name}": f"examples/{path.name}.md" for path in EXAMPLES.glob("*.py")}
+SHOWN["examples/README.md"] = "examples/README.md"
+"""File outside `docs/` -> page of the site."""
 
 
 def on_config(config: Any) -> Any:
@@ -20,7 +24,7 @@ def on_config(config: Any) -> Any:
 def on_files(files: Files, config: Any) -> Files:
     """Add the pages that are not in the repository."""
     generated = {path: page.text() for path, page in pages().items()}
-    generated |= {f"{path}.md": _recipe(path) for path in RECIPES}
+    generated |= {page: _example(path) for path, page in SHOWN.items()}
     for path, text in generated.items():
         files.append(File.generated(config, path, content=text))
     return files
@@ -31,9 +35,11 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
     path = page.file.src_uri
     if path == "reference/README.md":
         markdown += f"\n{contents()}\n"
-    return with_links(markdown, path, config.repo_url, RECIPES)
+    return with_links(markdown, path, config.repo_url, SHOWN)
 
 
-def _recipe(path: str) -> str:
-    text = (DOCS / path).read_text()
-    return f"# {Path(path).name}\n\n`docs/{path}`, to copy:\n\n```python\n{text.rstrip()}\n```\n"
+def _example(path: str) -> str:
+    text = (ROOT / path).read_text()
+    if path.endswith(".md"):
+        return text
+    return f"# {Path(path).name}\n\n`{path}`, to copy:\n\n```python\n{text.rstrip()}\n```\n"

@@ -2,7 +2,7 @@
 
 import re
 from pathlib import Path
-from posixpath import dirname, join, normpath
+from posixpath import dirname, join, normpath, relpath
 
 from stapo.suite.repository import ROOT
 
@@ -17,32 +17,33 @@ def repository_address() -> str | None:
     return found.group(1).rstrip("/") if found else None
 
 
-def with_links(text: str, page: str, address: str | None, recipes: set[str]) -> str:
+def with_links(text: str, page: str, address: str | None, shown: dict[str, str]) -> str:
     """Return a page whose links to files outside the site lead to the repository.
 
     Args:
         text: the page in Markdown; links in fenced code stay.
-        page: its path below `docs/`.
+        page: its path on the site.
         address: the repository's; without one, links become the path of the file as code.
-        recipes: files below `docs/` that the site shows as pages of their own.
+        shown: file outside `docs/` -> its page on the site.
 
     Raises:
         FileNotFoundError: a link leads to no file.
     """
+    source = next((file for file, where in shown.items() if where == page), f"docs/{page}")
 
     def replaced(match: re.Match[str]) -> str:
         words, target = match.groups()
         path, _, fragment = target.partition("#")
         if not path or ":" in target:
             return match[0]
-        inside = normpath(join(dirname(page), path))
-        if inside in recipes:
-            return f"[{words}]({path}.md)"
-        if not inside.startswith(".."):
+        file = normpath(join(dirname(source), path))
+        if file.startswith("docs/") and source == f"docs/{page}":
             return match[0]
-        file = normpath(join("docs", inside))
+        on_site = shown.get(file) or (file[5:] if file.startswith("docs/") else None)
+        if on_site:
+            return f"[{words}]({relpath(on_site, dirname(page) or '.')}{'#' * bool(fragment)}{fragment})"
         if not (ROOT / file).exists():
-            raise FileNotFoundError(f"docs/{page}: no file {file}")
+            raise FileNotFoundError(f"{source}: no file {file}")
         if address:
             kind = "tree" if Path(ROOT / file).is_dir() else "blob"
             return f"[{words}]({address}/{kind}/main/{file}{'#' * bool(fragment)}{fragment})"

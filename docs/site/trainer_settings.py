@@ -13,8 +13,8 @@ def trainer_settings_page() -> str:
     parts = [
         "# stapo.core.config\n\n## StapoConfig\n",
         about.replace("\n", " ").replace("  ", "\n\n") + "\n",
-        "[Recipes](../../recipes/README.md#stapotrainer) has an example. The settings of TRL that the update "
-        "uses keep their meaning.\n",
+        "[Examples](../../../examples/README.md#stapotrainer) has a snippet. The settings of TRL that "
+        "the update uses keep their meaning.\n",
     ]
     return "\n".join([*parts, "### Settings\n", *_own(node)])
 
@@ -25,7 +25,7 @@ def own_settings() -> list[str]:
 
 
 def _settings_class() -> ast.ClassDef:
-    body = ast.parse((ROOT / "stapo" / "training" / "config.py").read_text()).body
+    body = ast.parse((ROOT / "stapo" / "core" / "config.py").read_text()).body
     return next(one for one in body if isinstance(one, ast.ClassDef) and one.name == "StapoConfig")
 
 

@@ -32,7 +32,7 @@ BLOCK = re.compile(r"^```(\S*)[^\n]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
 BLOCKS = [found for page in PAGES for found in BLOCK.findall(page.read_text())]
 """Language and content."""
 COMMAND = re.compile(r"(?:[A-Z_]+=\S+ )*(stapo|snakemake|make|python)(?: |$)")
-NOT_HERE = ("stapo fetch workflows/studies/paper.yaml",)
+NOT_HERE = ("stapo fetch workflows/studies/paper/paper.yaml",)
 """Starts of commands that need models, prompts or benchmarks of the Hub."""
 BASE = "results/smoke/models/tiny/base"
 
@@ -84,7 +84,7 @@ def place(finished: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     prompts = tiny_prompts(TinyData(builder="tiny-arithmetic", prompts=64))
     write_jsonl(studies / "prompts.jsonl", list(prompts))
     shutil.copytree(path / BASE, path / "workflows" / "weights" / "mine")
-    for name in ("smoke", "first"):
+    for name in ("quickstart/smoke", "first"):
         (studies / f"{name}.yaml").write_text(yaml.safe_dump(finished.study, sort_keys=False))
     shutil.copytree(path / "results" / "smoke", path / "results" / "first")
     # The trainer that the page on other trainers asks the reader for: ours.

@@ -27,7 +27,7 @@ def test_a_study_runs_below_a_path_that_a_shell_would_take_apart(tmp_path, monke
     python = str(place / ".venv" / "bin" / "python")
     command = [
         *(python, "-P", "-m", "snakemake", OVERLAP, "--cores", "1", "--printshellcmds"),
-        *("--configfile", "workflows/studies/smoke.yaml"),
+        *("--configfile", "workflows/studies/quickstart/smoke.yaml"),
     ]
     monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
     done = ran(*command, at=work, PYTHONPATH=str(package))

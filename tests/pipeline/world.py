@@ -19,7 +19,7 @@ from stapo.suite.study import Study, merge, read_study
 
 STUB = Path(__file__).with_name("stub")
 SNAKEMAKE = [sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile")]
-SMOKE = yaml.safe_load((STUDIES / "smoke.yaml").read_text())
+SMOKE = yaml.safe_load((STUDIES / "quickstart" / "smoke.yaml").read_text())
 SMALLER = yaml.safe_load("""
 models: {tiny: {supervised_steps: 60, hidden_size: 64}}
 data: {prompts: 128}

@@ -8,7 +8,12 @@ import torch
 
 from stapo.suite.repository import ROOT
 
-PAGES = [ROOT / "README.md", ROOT / "benchmarks" / "README.md", *(ROOT / "docs").rglob("*.md")]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "benchmarks" / "README.md",
+    ROOT / "examples" / "README.md",
+    *(ROOT / "docs").rglob("*.md"),
+]
 
 
 def python_blocks(text):
@@ -38,7 +43,7 @@ def test_links_resolve_and_python_runs(page):
 
 
 def test_the_example_for_users_of_trl_trains(world, tmp_path, monkeypatch):
-    page = (ROOT / "docs" / "recipes" / "README.md").read_text()
+    page = (ROOT / "examples" / "README.md").read_text()
     (block,) = [b for b in python_blocks(page) if "Trainer" in b]
     smoke = tmp_path / "results" / "smoke"
     copytree(world / "base", smoke / "models" / "tiny" / "base")

@@ -44,7 +44,7 @@ def interventions() -> Iterator[list[str]]:
 
 
 def later() -> Iterator[list[str]]:
-    artefacts = Artefacts(read_study(STUDIES / "marked-later.yaml"), ROOT)
+    artefacts = Artefacts(read_study(STUDIES / "marked" / "marked-later.yaml"), ROOT)
     for one in artefacts.study.intervened():
         rollouts = [[made] for made in artefacts.intervention(one).numbers.repetitions]
         change = partial(Updates("", SILENCED, rollouts).change, "entropy")

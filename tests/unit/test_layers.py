@@ -54,7 +54,8 @@ def imported(path: Path) -> list[str]:
         if isinstance(node, ast.Import):
             found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0 and node.module
+            assert node.level == 0
+            assert node.module
             is_house = node.module in ("stapo.core", "stapo.suite")
             found += (
                 [f"{node.module}.{name.name}" for name in node.names] if is_house else [node.module]

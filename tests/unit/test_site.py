@@ -38,5 +38,5 @@ def test_the_navigation_names_every_page():
     named = set(re.findall(r"[\w./-]+\.md\b", text[text.index("\nnav:") :]))
     docs = ROOT / "docs"
     written = {str(path.relative_to(docs)) for path in docs.rglob("*.md")}
-    recipes = {f"{path.relative_to(docs)}.md" for path in (docs / "recipes").glob("*.py")}
-    assert named == written | recipes | set(pages())
+    examples = {f"examples/{path.name}.md" for path in (ROOT / "examples").glob("*.py")}
+    assert named == written | examples | {"examples/README.md"} | set(pages())

@@ -97,7 +97,7 @@ def run(
 ) -> None:
     """Run one stage of a study, or one job. Its inputs are there; Snakemake runs all in order.
 
-    Example: stapo run train tiny/stapo/seed0 --study workflows/studies/smoke.yaml
+    Example: stapo run train tiny/stapo/seed0 --study workflows/studies/quickstart/smoke.yaml
     """
     from stapo.suite import runners
 
@@ -108,7 +108,7 @@ def run(
 def check(study: StudyFile, as_json: JsonOption = False) -> None:
     """Check a study file and print what it would run. It shows all settings of every method.
 
-    Example: stapo check workflows/studies/smoke.yaml
+    Example: stapo check workflows/studies/quickstart/smoke.yaml
     """
     from stapo.suite.operations.check import check_document, print_check
 
@@ -126,7 +126,7 @@ def plan(
 ) -> None:
     """Estimate the costs of a study: jobs, hours, GPU-hours, disk.
 
-    Example: stapo plan workflows/studies/paper.yaml --gpu h100 --gpus 8 --dollars 3
+    Example: stapo plan workflows/studies/paper/paper.yaml --gpu h100 --gpus 8 --dollars 3
     """
     from stapo.suite.operations.plan import plan_document, print_plan
 
@@ -141,7 +141,7 @@ def preview(
 ) -> None:
     """Show which recorded tokens a selection would drop. They are those of a finished study.
 
-    Example: stapo preview mine.py:rare workflows/studies/smoke.yaml
+    Example: stapo preview mine.py:rare workflows/studies/quickstart/smoke.yaml
     """
     from stapo.suite.operations.preview import preview as shown
 
@@ -154,7 +154,7 @@ def status(study: StudyFile, as_json: JsonOption = False) -> None:
 
     Exit code 1 if something failed.
 
-    Example: stapo status workflows/studies/smoke.yaml
+    Example: stapo status workflows/studies/quickstart/smoke.yaml
     """
     from stapo.suite.operations.status import print_status, status_document
 
@@ -171,7 +171,7 @@ def clean(
 
     A training with more steps would go on from them.
 
-    Example: stapo clean workflows/studies/smoke.yaml
+    Example: stapo clean workflows/studies/quickstart/smoke.yaml
     """
     from stapo.suite.operations.clean import clean as cleaned
 
@@ -242,7 +242,7 @@ def conformance(
 def show(study: StudyFile, as_json: JsonOption = False) -> None:
     """Print the main tables and the paths of all results.
 
-    Example: stapo show workflows/studies/smoke.yaml
+    Example: stapo show workflows/studies/quickstart/smoke.yaml
     """
     from stapo.suite.analysis.main_tables import show_document, show_study
 

@@ -93,7 +93,10 @@ def unlike_training(study: Study) -> Iterator[str]:
 
 def unused(study: Study) -> Iterator[str]:
     """Yield a line for each method of the study's own that nothing uses; those of `paper` are for choice."""
-    section, known = study.interventions, {*METHODS, *read_study(STUDIES / "paper.yaml").methods}
+    section, known = (
+        study.interventions,
+        {*METHODS, *read_study(STUDIES / "paper" / "paper.yaml").methods},
+    )
     names = [*study.run.methods, *section.methods, *[section.method] * bool(section.checkpoints)]
     used = {one for name in names for one in study.lineage(name)}
     for name in study.methods:

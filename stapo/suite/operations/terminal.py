@@ -37,7 +37,7 @@ from stapo.suite.study.loader import shown_path
 
 NO_STUDY = (
     "none given; the smallest one takes minutes on two CPU cores:",
-    "  snakemake --configfile workflows/studies/smoke.yaml",
+    "  snakemake --configfile workflows/studies/quickstart/smoke.yaml",
     "your own: docs/extend.md; before a long run: stapo check STUDY, stapo plan STUDY",
 )
 JOB = re.compile(r" -m stapo run (\w+) (\S*) --study ")

@@ -145,15 +145,16 @@ def _placed(document: Document, folder: Path) -> Document:
         return os.path.abspath(folder / os.path.expanduser(name))
 
     content, name = _with_paths(document.content, absolute), document.content.get("extends")
-    if isinstance(name, str) and not _is_shipped(name):
+    if isinstance(name, str) and shipped(name) is None:
         beside = Path(absolute(name if name.endswith(".yaml") else f"{name}.yaml"))
         if beside.is_file():  # Otherwise an error names it as it was written.
             content["extends"] = str(beside.resolve())
     return Document(content, document.lines)
 
 
-def _is_shipped(name: str) -> bool:
-    return any(path.stem == name for path in STUDIES.glob("*.yaml"))
+def shipped(name: str) -> Path | None:
+    """Return the file of a study of `workflows/studies`, None if there is none of that name."""
+    return next((path for path in STUDIES.rglob("*.yaml") if path.stem == name), None)
 
 
 def _with_paths(raw: dict[str, Any], change: Callable[[str], str]) -> dict[str, Any]:
@@ -204,8 +205,8 @@ def _extended(document: Document, is_read: bool) -> Document:
     while "extends" in chain[-1].content:
         name = chain[-1].content["extends"]
         path = Path(name) if is_read and isinstance(name, str) and os.path.isabs(name) else None
-        if isinstance(name, str) and _is_shipped(name):
-            path = STUDIES / f"{name}.yaml"
+        if isinstance(name, str):
+            path = shipped(name) or path
         if path is None or not path.is_file() or path in seen:
             about = f"no such study: neither beside this file nor in {shown_path(STUDIES)}"
             about = "extends itself; choose another" if path in seen else about

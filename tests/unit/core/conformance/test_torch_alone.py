@@ -15,7 +15,7 @@ REFUSED = (
 
 def run_alone(script: str, code: int = 0) -> str:
     """Run a script to its end, which must have this exit code; return its errors."""
-    places = [str(ROOT), str(ROOT / "docs" / "recipes")]
+    places = [str(ROOT), str(ROOT / "examples")]
     start = f"import sys; sys.path[:0] = {places!r}; sys.modules |= dict.fromkeys({REFUSED!r})\n"
     return python("-P", "-c", start + script, code=code).stderr
 

@@ -45,7 +45,7 @@ def test_ours_stands_beside_the_papers_cell_of_its_revision(raw_study, tmp_path,
 
 
 def test_the_papers_study_is_as_the_paper_or_our_choice():
-    table = make(Artefacts(read_study(STUDIES / "paper.yaml")))
+    table = make(Artefacts(read_study(STUDIES / "paper" / "paper.yaml")))
     found = {(row.name, row.methods): row for row in table.rows}
     assert found["learning_rate", "all"].source.startswith("as in the paper [read in")
     source = found["weight_decay", "all"].source

@@ -13,7 +13,7 @@ from stapo.suite import cli
 from stapo.suite.cli import main
 from stapo.suite.repository import STUDIES
 
-SMOKE = str(STUDIES / "smoke.yaml")
+SMOKE = str(STUDIES / "quickstart" / "smoke.yaml")
 
 
 @pytest.fixture

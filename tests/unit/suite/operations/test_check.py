@@ -11,7 +11,9 @@ from stapo.suite.study import parse_study, read_study
 
 def test_every_method_has_its_numbers_also_on_a_narrow_terminal():
     stream = StringIO()
-    print_check(read_study(STUDIES / "sensitivity-v5.yaml"), Console(file=stream, width=40))
+    print_check(
+        read_study(STUDIES / "paper" / "sensitivity-v5.yaml"), Console(file=stream, width=40)
+    )
     tau = "tau-2e-2: tau_p 2e-2: as STAPO (v4 and v5), but tau_p 0.02, dual_clip 10\n"
     _, found, after = stream.getvalue().partition(tau)
     numbers = ("clip_high 0.28", "tau_p 0.02", "quantile 0.75", "scope candidates", "dual_clip 10")
@@ -58,7 +60,7 @@ def test_it_says_where_evaluation_asks_or_reads_otherwise_than_training(raw_stud
 
 
 def test_it_says_what_differs_from_the_paper():
-    found = check_document(read_study(STUDIES / "marked.yaml"))["differing"]
+    found = check_document(read_study(STUDIES / "marked" / "marked.yaml"))["differing"]
     assert "learning rate 0.0001 (paper: 1e-06)" in found
     assert not any(one.startswith("tau p") for one in found)  # As stated.
     wide = parse_study({"extends": "paper", "name": "wide", "methods": {"stapo": {"tau_p": 0.05}}})

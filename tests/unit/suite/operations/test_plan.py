@@ -16,7 +16,7 @@ from stapo.suite.study import merge, parse_study, read_study
 from stapo.suite.study.schema import EngineSettings, TrainingSettings
 from stapo.suite.study.sources import HubModel
 
-PAPER = read_study(STUDIES / "paper.yaml")
+PAPER = read_study(STUDIES / "paper" / "paper.yaml")
 TRAINING = TrainingSettings(
     steps=12000, prompts_per_batch=256, group_size=8, prompts_per_mini_batch=64,
     micro_batch_tokens=32768, learning_rate=1e-6, max_prompt_tokens=1024, max_response_tokens=15360,

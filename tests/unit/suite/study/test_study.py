@@ -35,7 +35,7 @@ from stapo.suite.study.reading import (
 from stapo.suite.study.study import families
 from stapo.suite.tasks import benchmark_definitions
 
-SHIPPED = sorted(STUDIES.glob("*.yaml"))
+SHIPPED = sorted(STUDIES.rglob("*.yaml"))
 CURVE = {"every": 20, "benchmarks": ["chain-3"], "decoding": "t0.7-p0.9"}
 
 
@@ -55,7 +55,7 @@ def test_mappings_are_merged_and_everything_else_is_replaced(tmp_path):
     data = {"builder": "tiny-arithmetic", "prompts": 64}
     found = parse_study({"name": "mine", "extends": "paper", "data": data})
     assert found.data.model_dump() == data  # Of another kind than the one below it.
-    paper = read_study(STUDIES / "paper.yaml")
+    paper = read_study(STUDIES / "paper" / "paper.yaml")
     assert found.training == paper.training
     assert found.models == paper.models  # Of the catalogue.
     first, second = tmp_path / "a.yaml", tmp_path / "b.yaml"
@@ -222,7 +222,7 @@ def test_the_name_of_a_checkpoint_leads_back_to_it_and_no_other_name_to_any(
 
 
 def test_families_differ_in_one_argument_and_in_nothing_else(raw_study):
-    ablation = families(read_study(STUDIES / "ablation-v5.yaml"))
+    ablation = families(read_study(STUDIES / "paper" / "ablation-v5.yaml"))
     titles = [(one.argument, one.title) for one in ablation]
     masks = ["STAPO", "High-entropy mask", "Random mask"]
     assert titles == [("quantile", title) for title in masks]
@@ -309,7 +309,7 @@ def test_no_fingerprint_depends_on_the_order_of_keys(tmp_path):
     """Otherwise `status`, which reads another text than Snakemake, would contradict it."""
     (tmp_path / "code.py").write_text(CODE)
     (tmp_path / "p.jsonl").write_text('{"question": "1+1=?", "answer": 2}\n')
-    for code in STUDIES.glob("*.py"):
+    for code in STUDIES.rglob("*.py"):
         copy(code, tmp_path)
     rng = Random(0)
     for text in (OWN_FILES, *(path.read_text() for path in SHIPPED)):

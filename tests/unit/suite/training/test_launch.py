@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from stapo.suite.repository import STUDIES
 from stapo.suite.study import StudyError, read_study
+from stapo.suite.study.reading import shipped
 from stapo.suite.training.launch import (
     CONFIGURATIONS,
     LAUNCHED,
@@ -89,7 +89,7 @@ def test_a_training_on_one_gpu_becomes_the_process_that_holds_it(monkeypatch, tm
 
 
 def test_a_study_that_generates_with_vllm_is_not_started_without_gpus():
-    paper, smoke = (read_study(STUDIES / f"{name}.yaml") for name in ("paper", "smoke"))
+    paper, smoke = (read_study(shipped(name)) for name in ("paper", "smoke"))
     require_fit(smoke, 0)
     for gpus, nodes, error in (
         (9, 2, "--gpus 9: not a multiple of --nodes 2"),

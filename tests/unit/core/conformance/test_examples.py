@@ -1,4 +1,4 @@
-"""The kit judges the recipes for other trainers, whose page says the same, and the shipped trainers."""
+"""The kit judges the examples for other trainers, whose page says the same, and the shipped trainers."""
 
 import copy
 import importlib.util
@@ -27,11 +27,11 @@ from stapo.core.methods import CONFORMANCE_METHODS, Method
 from stapo.core.objective import at_resolution, silence_spurious
 from stapo.suite.repository import ROOT
 
-RECIPES = ROOT / "docs" / "recipes"
+EXAMPLES = ROOT / "examples"
 
 
-def recipe(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, RECIPES / f"{name}.py")
+def example(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -39,7 +39,7 @@ def recipe(name: str) -> ModuleType:
 
 def loop(batch: MiniBatch, layout: Layout, method: Method) -> Update:
     leaf = batch.logps.clone().requires_grad_()
-    loss = recipe("pytorch_loop").accumulate(
+    loss = example("pytorch_loop").accumulate(
         lambda rows: leaf[rows], batch.old_logps, batch.old_entropies, batch.advantages, batch.mask,
         [torch.tensor(rows) for rank in layout for rows in rank], **method.selection_args,
     )  # fmt: skip
@@ -48,7 +48,7 @@ def loop(batch: MiniBatch, layout: Layout, method: Method) -> Update:
 
 def trl(batch: MiniBatch, layout: Layout, method: Method) -> Update:
     trainer = copy.copy(trainers._shell())
-    trainer.__class__ = type("Judged", (recipe("trl_grpo").S2TTrainer,), {})
+    trainer.__class__ = type("Judged", (example("trl_grpo").S2TTrainer,), {})
     trainer.selection = dict(method.selection_args)
     trainer.accelerator = trainers.RankAccelerator.alone()
     trainer.accelerator.pad_across_processes = lambda value, dim: value
@@ -64,7 +64,7 @@ def trl(batch: MiniBatch, layout: Layout, method: Method) -> Update:
 
 @pytest.fixture(autouse=True)
 def verl(monkeypatch):
-    """The names that the recipe imports of veRL, which is not installed here."""
+    """The names that the example imports of veRL, which is not installed here."""
     modules = {
         "transfer_queue": {},
         "tensordict": {"TensorDict": dict},
@@ -78,7 +78,7 @@ def verl(monkeypatch):
 
 def verl_update(batch: MiniBatch, layout: Layout, method: Method) -> Update:
     """Do what veRL's FSDP engine does with a mini-batch: count tokens on all ranks, sum, average."""
-    module = recipe("verl_policy_loss")
+    module = example("verl_policy_loss")
     advantages = batch.advantages.unsqueeze(1) * batch.mask
     tables = batch.old_logps, batch.old_entropies, advantages, batch.mask
     keep = module.kept_tokens(*tables, 1, len(batch.mask), **method.selection_args)
@@ -99,7 +99,7 @@ def verl_update(batch: MiniBatch, layout: Layout, method: Method) -> Update:
 
 def test_verl_selects_in_each_mini_batch_of_all_ranks():
     """Two ranks of four rows, mini-batches of two rows of each: rows 0, 1, 4, 5 and 2, 3, 6, 7."""
-    module = recipe("verl_policy_loss")
+    module = example("verl_policy_loss")
     generator = torch.Generator().manual_seed(1)
     logps, entropies = (torch.rand(8, 16, generator=generator).double() for _ in range(2))
     advantages, mask = torch.ones(8, 16).double(), torch.ones(8, 16, dtype=torch.bool)
@@ -117,9 +117,9 @@ def test_verl_selects_in_each_mini_batch_of_all_ranks():
 JUDGED = {"pytorch_loop.py": loop, "trl_grpo.py": trl, "verl_policy_loss.py": verl_update}
 
 
-@pytest.mark.parametrize("name", sorted(path.name for path in RECIPES.glob("*.py")))
+@pytest.mark.parametrize("name", sorted(path.name for path in EXAMPLES.glob("*.py")))
 def test_the_readme_says_what_the_kit_reports(name):
-    lines = (RECIPES / "README.md").read_text().splitlines()
+    lines = (EXAMPLES / "README.md").read_text().splitlines()
     (row,) = (line for line in lines if f"({name})" in line)
     _, threshold, policy, divisor = map(str.strip, row.strip("| ").split("|"))
     for method in ("stapo", "stapo-v2"):
