@@ -19,7 +19,7 @@ CORE = (
 )
 SUITE = (
     "answers bars reference repository text",
-    "hub locks provenance records tasks",
+    "formulas hub locks provenance records tasks",
     "study",
     "paths exhibits",
     "job",

@@ -9,7 +9,10 @@ from programs import python, ran
 from stapo.suite.repository import ROOT
 
 BUILD = "import setuptools.build_meta as made; print(made.build_{0}({1!r}))"
-DATA = ("reference/paper.yaml", "analysis/templates/report.html.j2", "conformance/fixtures.json")
+DATA = (
+    "suite/reference/paper.yaml", "suite/analysis/templates/report.html.j2",
+    "core/conformance/fixtures.json", "core/objective/formulas.json",
+)  # fmt: skip
 
 
 @pytest.mark.slow

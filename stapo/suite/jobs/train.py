@@ -13,6 +13,7 @@ from stapo.core.files import read_json
 from stapo.core.methods import OF_RIVALS, Method
 from stapo.suite import paths
 from stapo.suite.answers import is_built_in
+from stapo.suite.formulas import changed_formulas
 from stapo.suite.job import Job, Jobs, Stage
 from stapo.suite.recorded import recorded_in
 from stapo.suite.study import Checkpoint, Study
@@ -39,7 +40,8 @@ def method_settings(method: Method) -> dict[str, Any]:
     # It changes what is counted and recorded, which says so, and no weights: another threshold of STAPO must
     # not train all baselines again.
     del found["s2t"]
-    return found
+    changed = changed_formulas(method)
+    return found | ({"formulas": changed} if changed else {})
 
 
 def training_settings(training: TrainingSettings, without: set[str]) -> dict[str, Any]:
