@@ -8,13 +8,7 @@ for name in RUN.decodings:
         input:
             JOBS.job("tables", name).inputs,
         output:
-            reported(
-                JOBS.job("tables", name).outputs,
-                ".md",
-                caption="table",
-                category="Main tables",
-                label="table",
-            ),
+            kept(JOBS.job("tables", name).outputs),
         log:
             log_of(paths.MAIN_TABLE).format(decoding=name),
         localrule: True
@@ -29,13 +23,7 @@ rule evidence:
     input:
         JOBS.job("evidence").inputs,
     output:
-        reported(
-            JOBS.job("evidence").outputs,
-            ".csv",
-            caption="evidence",
-            category="Tables of evidence",
-            label="table",
-        ),
+        kept(JOBS.job("evidence").outputs),
     log:
         log_of(f"{paths.RESULTS}/evidence"),
     params:
@@ -48,13 +36,7 @@ rule figures:
     input:
         JOBS.job("figures").inputs,
     output:
-        reported(
-            JOBS.job("figures").outputs,
-            ".svg",
-            caption="figure",
-            category="Figures",
-            label="figure",
-        ),
+        kept(JOBS.job("figures").outputs),
     log:
         log_of(f"{paths.RESULTS}/figures"),
     params:
@@ -67,13 +49,7 @@ rule report:
     input:
         JOBS.job("report").inputs,
     output:
-        reported(
-            [at(paths.REPORT)],
-            ".html",
-            caption="report",
-            category="Report",
-            label="file",
-        ),
+        kept([at(paths.REPORT)]),
     log:
         log_of(paths.REPORT),
     params:
@@ -85,9 +61,7 @@ rule report:
 rule provenance:
     input:
         # Not what the evidence is made from: thousands of files, which Snakemake would look up once more.
-        sorted(
-            {*JOBS.job("provenance").inputs} - {*JOBS.job("evidence").inputs}
-        ),
+        sorted({*JOBS.job("provenance").inputs} - {*JOBS.job("evidence").inputs}),
     output:
         kept([at(paths.PROVENANCE), at(paths.CHECKSUMS)]),
     log:

@@ -1,4 +1,19 @@
 # Names: paths of this study, logs beside their outputs, commands and fingerprints of stages.
+import re
+from math import ceil
+
+from stapo.core.checksums import SUMS
+from stapo.suite.operations import memory
+from stapo.suite.study import Checkpoint, StudyError
+from stapo.suite.study.checks import slug
+from stapo.suite.study.reading import resolved_path
+from stapo.suite.training.launch import NOTICE
+
+# -P: no module in the working directory is imported.
+STAPO = "OMP_NUM_THREADS={threads} {sys.executable:q} -P -m stapo run"
+STUDY_FILE = resolved_path(STUDY)
+STUDY_NAMED = session.file_of(workflow)
+RESOURCES = workflow.resource_settings
 
 
 def at(path):
@@ -27,24 +42,6 @@ def one_of(names):
 def log_of(path):
     """The log of an output has its path, with results replaced by logs."""
     return re.sub(r"^results/", "logs/", at(path)) + ".log"
-
-
-def reported(outputs, ending, caption, category, label):
-    """Outputs of a rule, of which `snakemake --report` shows those with an ending.
-
-    Args:
-        outputs: paths of the outputs.
-        ending: such as `.csv`.
-        caption: name of the file in `workflows/report` that describes them.
-        category: heading of the report.
-        label: what their names are names of.
-    """
-    # Snakemake's parser takes the word at the beginning of a line for its directive.
-    shown = partial(report, caption=f"../report/{caption}.rst", category=category)
-    return kept(
-        shown(path, labels={label: Path(path).stem}) if path.endswith(ending) else path
-        for path in outputs
-    )
 
 
 def run(stage, name=""):
@@ -78,6 +75,11 @@ def in_profile(name, rule, default=None):
 NOTICE_SECONDS = min(3600, 30 * int(in_profile("runtime", "train", 24 * 60)))
 
 
+DEVICES = ("cpu", 1)
+if STUDY.gpus_of("train"):
+    DEVICES = ("h200", int(in_profile("gpu", "train", 8)))
+
+
 # Stages whose jobs run on the CPUs of this machine: it has no cluster, and they get no GPU.
 ON_CPU = [
     stage
@@ -106,15 +108,15 @@ def size_of(w):
 
 def memory_of(stage):
     """The resource for the memory of a job that runs on the CPUs of this machine."""
-    of = lambda w: ceil(needed(stage, w) / 1e6)
-    return {"mem_mb": of} if stage in ON_CPU else {}
+    megabytes = lambda w: ceil(needed(stage, w) / 1e6)
+    return {"mem_mb": megabytes} if stage in ON_CPU else {}
 
 
 def cores_of(stage):
     """One thread; all cores together where memory has room for fewer jobs than there are cores."""
 
-    def of(w):
+    def cores(w):
         fitting = memory.machine_bytes() // max(needed(stage, w), 1)
         return max((RESOURCES.cores or 1) // max(int(fitting), 1), 1)
 
-    return of if stage in ON_CPU else 1
+    return cores if stage in ON_CPU else 1

@@ -3,8 +3,8 @@
 
 
 CURVE = STUDY.evaluation.curve
-FULL = [one for one in STUDY.checkpoints() if STUDY.is_full(one)]
-CURVE_ALONE = [one for one in STUDY.checkpoints() if not STUDY.is_full(one)]
+FULL = [point for point in STUDY.checkpoints() if STUDY.is_full(point)]
+CURVE_ALONE = [point for point in STUDY.checkpoints() if not STUDY.is_full(point)]
 
 
 rule generate:
