@@ -7,11 +7,15 @@ from links import repository_address, with_links
 from mkdocs.structure.files import File, Files
 from reference import contents, pages
 
-from stapo.suite.repository import ROOT
+from stapo.suite.repository import ROOT, STUDIES
 
 EXAMPLES = ROOT / "examples"
 SHOWN = {f"examples/{path.name}": f"examples/{path.name}.md" for path in EXAMPLES.glob("*.py")}
 SHOWN["examples/README.md"] = "examples/README.md"
+SHOWN |= {
+    f"workflows/studies/{path.parent.name}/README.md": f"studies/{path.parent.name}.md"
+    for path in STUDIES.glob("*/README.md")
+}
 """File outside `docs/` -> page of the site."""
 
 

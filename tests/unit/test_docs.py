@@ -13,6 +13,7 @@ PAGES = [
     ROOT / "benchmarks" / "README.md",
     ROOT / "examples" / "README.md",
     *(ROOT / "docs").rglob("*.md"),
+    *(ROOT / "workflows" / "studies").glob("*/README.md"),
 ]
 
 

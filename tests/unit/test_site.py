@@ -7,7 +7,7 @@ import typer.main
 
 from stapo.core.methods import METHODS, SELECTION_SPECS
 from stapo.suite.cli import app
-from stapo.suite.repository import ROOT
+from stapo.suite.repository import ROOT, STUDIES
 from stapo.suite.study import study_schema
 
 sys.path.insert(0, str(ROOT / "docs" / "site"))
@@ -39,4 +39,5 @@ def test_the_navigation_names_every_page():
     docs = ROOT / "docs"
     written = {str(path.relative_to(docs)) for path in docs.rglob("*.md")}
     examples = {f"examples/{path.name}.md" for path in (ROOT / "examples").glob("*.py")}
-    assert named == written | examples | {"examples/README.md"} | set(pages())
+    studies = {f"studies/{path.parent.name}.md" for path in STUDIES.glob("*/README.md")}
+    assert named == written | examples | studies | {"examples/README.md"} | set(pages())
