@@ -131,37 +131,39 @@ def _clopper_pearson(value: float, spread: float, trainings: int) -> tuple[float
     return round(float(low), 12), float(high)
 
 
-def mean(sample: Sample, y: Array, of: Mask) -> Interval:
+def mean(sample: Sample, y: Array, part: Mask) -> Interval:
     """Return the mean of y over the tokens of a class."""
-    return ratio(sample, np.where(of, y, 0.0), of.astype(float))
+    return ratio(sample, np.where(part, y, 0.0), part.astype(float))
 
 
 def ratio(sample: Sample, y: Array, x: Array) -> Interval:
     """Return the weighted sum of y divided by that of x, which is not negative."""
-    size, about = total(sample, x), (y != 0) | (x != 0)
+    size, nonzero = total(sample, x), (y != 0) | (x != 0)
     if not size:
         return Interval(nan, nan, nan)
     value = total(sample, y) / size
     skewed = value > 0 and bool((y >= 0).all())
-    return _with_t(sample, value, (y - value * x) / size, [about], skewed)
+    return _with_t(sample, value, (y - value * x) / size, [nonzero], skewed)
 
 
-def relative(sample: Sample, y: Array, of: Mask, against: Mask) -> Interval:
+def relative(sample: Sample, y: Array, part: Mask, against: Mask) -> Interval:
     """Return by how many percent the mean of y in a class exceeds that in another."""
-    sizes = [total(sample, one) for one in (of, against)]
+    sizes = [total(sample, mask) for mask in (part, against)]
     if not all(sizes):
         return Interval(nan, nan, nan)
     ours, theirs = (
-        total(sample, np.where(one, y, 0.0)) / size
-        for one, size in zip((of, against), sizes, strict=True)
+        total(sample, np.where(mask, y, 0.0)) / size
+        for mask, size in zip((part, against), sizes, strict=True)
     )
     if not theirs:
         return Interval(nan, nan, nan)
-    first = of * (y - ours) / (sizes[0] * theirs)
+    first = part * (y - ours) / (sizes[0] * theirs)
     second = against * (y - theirs) * ours / (sizes[1] * theirs**2)
     skewed = ours > 0 and bool((y >= 0).all())
-    found = _with_t(sample, ours / theirs, first - second, [of, against], skewed)
-    low, value, high = (100 * (one - 1) for one in (found.low, found.value, found.high))
+    quotient = _with_t(sample, ours / theirs, first - second, [part, against], skewed)
+    low, value, high = (
+        100 * (number - 1) for number in (quotient.low, quotient.value, quotient.high)
+    )
     return Interval(value, low, high)
 
 
@@ -170,7 +172,7 @@ def _with_t(
 ) -> Interval:
     """Return an estimate with Student's interval from the contributions (n,), of its logarithm if skewed."""
     units = sample.prompt if sample.trainings == 1 else sample.training
-    freedom = min(len(np.unique(units[one])) for one in classes) - 1
+    freedom = min(len(np.unique(units[mask])) for mask in classes) - 1
     if freedom < 1:
         return Interval(value, nan, nan)
     margin = float(stdtrit(freedom, 1 - TAIL)) * sqrt(variance(sample, contributions))

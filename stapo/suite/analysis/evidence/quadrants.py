@@ -46,48 +46,55 @@ class Quadrant(Tokens):
     @cached_property
     def share(self) -> Interval:
         """Share in the tokens with the same sign of A."""
-        return share(self.of.sample, self.mask, self.whole)
+        return share(self.recording.sample, self.mask, self.whole)
 
     @cached_property
     def norm(self) -> Interval:
         """Mean norm of the gradient."""
-        return mean(self.of.sample, self.of.known_norm, self.mask & self.of.measured)
+        return mean(
+            self.recording.sample, self.recording.known_norm, self.mask & self.recording.measured
+        )
 
     @cached_property
     def against(self) -> Interval:
         """Percent by which the norm exceeds that of high probability and entropy; nan for this one."""
         if self.name == NAMES[-1]:
             return Interval(nan, nan, nan)
-        known, last = self.of.measured, self.whole & ~self.of.rare & ~self.of.sure
-        return relative(self.of.sample, self.of.known_norm, self.mask & known, last & known)
+        known, last = (
+            self.recording.measured,
+            self.whole & ~self.recording.rare & ~self.recording.sure,
+        )
+        return relative(
+            self.recording.sample, self.recording.known_norm, self.mask & known, last & known
+        )
 
     @cached_property
     def gradient_share(self) -> Interval:
         """Share in the sum of squared norms; its interval ends at 1, and none is without a record."""
-        squares = np.where(self.whole, self.of.known_norm**2, 0.0)
-        found = ratio(self.of.sample, np.where(self.mask, squares, 0.0), squares)
+        squares = np.where(self.whole, self.recording.known_norm**2, 0.0)
+        fraction = ratio(self.recording.sample, np.where(self.mask, squares, 0.0), squares)
         if not self.mask.any():
-            return replace(found, low=nan, high=nan)
-        return replace(found, high=min(found.high, 1.0))
+            return replace(fraction, low=nan, high=nan)
+        return replace(fraction, high=min(fraction.high, 1.0))
 
     @cached_property
     def entropy_change(self) -> Interval:
         """Mean of the predicted entropy change."""
-        change = self.of.predicted_change(self.of.numbers("advantage"))
-        return mean(self.of.sample, change, self.mask)
+        change = self.recording.predicted_change(self.recording.numbers("advantage"))
+        return mean(self.recording.sample, change, self.mask)
 
 
-def quadrants(one: Recorded, signs: Sequence[str] = ("> 0",)) -> list[Quadrant]:
+def quadrants(recording: Recorded, signs: Sequence[str] = ("> 0",)) -> list[Quadrant]:
     """Return the quadrants of one method and size, in the order of `NAMES` for each sign of A."""
-    found = []
+    rows = []
     for sign in signs:
-        whole: Mask = one.numbers("advantage") * (1 if sign == "> 0" else -1) > 0
+        whole: Mask = recording.numbers("advantage") * (1 if sign == "> 0" else -1) > 0
         for name, (rare, sure) in zip(NAMES, product((True, False), repeat=2), strict=True):
-            mask: Mask = whole & (one.rare == rare) & (one.sure == sure)
+            mask: Mask = whole & (recording.rare == rare) & (recording.sure == sure)
             # S2T silences none with A < 0.
             name = name if sign == "> 0" else name.removesuffix(SILENCED)
-            found.append(Quadrant(one, name, mask, sign, whole, rare, sure))
-    return found
+            rows.append(Quadrant(recording, name, mask, sign, whole, rare, sure))
+    return rows
 
 
 def paper_note() -> str:

@@ -97,13 +97,13 @@ class Recorded:
 
     def is_kind(self, kind: str) -> Mask:
         """Return which tokens are of a kind."""
-        found: Mask = (self.frame["kind"] == kind).to_numpy(dtype=bool)
-        return found
+        mask: Mask = (self.frame["kind"] == kind).to_numpy(dtype=bool)
+        return mask
 
-    def shuffled(self, of: Mask) -> Indices:
+    def shuffled(self, mask: Mask) -> Indices:
         """Return the indices of some tokens in a random order, which is always the same."""
-        found: Indices = np.random.default_rng(0).permutation(np.flatnonzero(of))
-        return found
+        indices: Indices = np.random.default_rng(0).permutation(np.flatnonzero(mask))
+        return indices
 
     def predicted_change(self, advantages: Array) -> Array:
         """Return the change of the entropy that the lemma predicts for each token with an advantage."""
@@ -115,7 +115,7 @@ class Recorded:
 class Tokens:
     """Some recorded tokens of one method and size: a row of a table."""
 
-    of: Recorded
+    recording: Recorded
     name: str
     mask: Mask
     """(n,)"""
@@ -123,18 +123,18 @@ class Tokens:
     @property
     def size(self) -> str:
         """Size of the models."""
-        return self.of.size
+        return self.recording.size
 
     @property
     def title(self) -> str:
         """Title of the method."""
-        return self.of.title
+        return self.recording.title
 
 
 @lru_cache(maxsize=1)
 def recorded(artefacts: Artefacts) -> tuple[Recorded, ...]:
     """Return the recorded tokens of each size and method, in the order of the study."""
-    study, found = artefacts.study, []
+    study, recordings = artefacts.study, []
     tokens = artefacts.of_runs(artefacts.tokens)
     for size in study.run.sizes:
         for name in study.run.methods:
@@ -144,7 +144,7 @@ def recorded(artefacts: Artefacts) -> tuple[Recorded, ...]:
             # A training that another study made has that study's thresholds; before they were recorded,
             # they were those of v5.
             s2t = frames[0].attrs.get("s2t") or s2t_arguments(replace(method, s2t={}))
-            found.append(
+            recordings.append(
                 Recorded(
                     size=size,
                     method=name,
@@ -155,27 +155,30 @@ def recorded(artefacts: Artefacts) -> tuple[Recorded, ...]:
                     tau_h=np.concatenate([_thresholds(frame) for frame in frames]),
                 )
             )
-    return tuple(found)
+    return tuple(recordings)
 
 
 def with_pooled(artefacts: Artefacts) -> tuple[Recorded, ...]:
     """Return the same, after the tokens of each method at all base models, if these differ in their seed."""
-    found = recorded(artefacts)
+    recordings = recorded(artefacts)
     if ALL not in sizes_of(artefacts.study):
-        return found
+        return recordings
     methods = artefacts.study.run.methods
-    return *(_pooled([one for one in found if one.method == name]) for name in methods), *found
+    return *(
+        _pooled([recording for recording in recordings if recording.method == name])
+        for name in methods
+    ), *recordings
 
 
-def _pooled(of: Sequence[Recorded]) -> Recorded:
+def _pooled(recordings: Sequence[Recorded]) -> Recorded:
     """Return the recorded tokens of a method at all base models, which take the place of trainings."""
-    frames = [one.frame for one in of]
+    frames = [recording.frame for recording in recordings]
     return replace(
-        of[0],
+        recordings[0],
         size=ALL,
         frame=pd.concat(frames, ignore_index=True),
-        sample=sample_of(frames, of[0].sample.prompts_per_step),
-        tau_h=np.concatenate([one.tau_h for one in of]),
+        sample=sample_of(frames, recordings[0].sample.prompts_per_step),
+        tau_h=np.concatenate([recording.tau_h for recording in recordings]),
     )
 
 
@@ -193,31 +196,31 @@ def percentile(frame: pd.DataFrame) -> Array:
     """Return the (1,) smallest entropy up to which `PERCENTILE` of the weight of some tokens lies."""
     ordered = frame.sort_values("entropy", kind="stable")
     reached = ordered["weight"].to_numpy(float).cumsum()
-    found: Array = ordered["entropy"].to_numpy(float)[
+    quantile: Array = ordered["entropy"].to_numpy(float)[
         np.searchsorted(reached, PERCENTILE * reached[-1:])
     ]
-    return found
+    return quantile
 
 
-def notes_of(found: Iterable[Recorded]) -> list[str]:
+def notes_of(recordings: Iterable[Recorded]) -> list[str]:
     """Return the sentences below every table of token records."""
-    found = list(found)
-    notes = [thresholds(found)]
-    if not any(one.silenced.any() for one in found):
+    recordings = list(recordings)
+    notes = [thresholds(recordings)]
+    if not any(recording.silenced.any() for recording in recordings):
         notes.append(NO_SILENCED)
-    if any(one.sample.trainings == 1 for one in found):
+    if any(recording.sample.trainings == 1 for recording in recordings):
         notes.append(ONE_SEED)
     return notes
 
 
-def thresholds(found: Iterable[Recorded]) -> str:
+def thresholds(recordings: Iterable[Recorded]) -> str:
     """Return with which arguments S2T silences tokens, or would silence them, as a sentence."""
     titles: dict[str, list[str]] = {}
-    for one in found:
-        text = f"tau_p {one.s2t['tau_p']:g}, q {one.s2t['quantile']:g} of "
-        text += "the candidates" if one.s2t["scope"] == "candidates" else "all tokens"
-        titles.setdefault(text, []).append(one.title)
+    for recording in recordings:
+        text = f"tau_p {recording.s2t['tau_p']:g}, q {recording.s2t['quantile']:g} of "
+        text += "the candidates" if recording.s2t["scope"] == "candidates" else "all tokens"
+        titles.setdefault(text, []).append(recording.title)
     if len(titles) == 1:
         return f"S2T: {next(iter(titles))}."
-    parts = (f"{text} ({', '.join(dict.fromkeys(of))})" for text, of in titles.items())
+    parts = (f"{text} ({', '.join(dict.fromkeys(methods))})" for text, methods in titles.items())
     return f"S2T: {'; '.join(parts)}."

@@ -22,19 +22,19 @@ LABELS = {
 def make(artefacts: Artefacts) -> Any:
     """Return accuracy over each argument: a row of panels per argument and size, a panel per decoding."""
     study, benchmarks, panels = artefacts.study, shown_benchmarks(artefacts.study), []
-    found = families(study)
-    group = charts.colours(family.title for family in found)
+    ablations = families(study)
+    group = charts.colours(family.title for family in ablations)
     y = charts.y_axis(accuracy_label(study, benchmarks))
-    arguments = dict.fromkeys(family.argument for family in found)
+    arguments = dict.fromkeys(family.argument for family in ablations)
     for argument, size, decoding in product(arguments, study.run.sizes, study.run.decodings):
         known = accuracies(artefacts, decoding, tuple(benchmarks))
         x = charts.x_axis(LABELS.get(argument, argument), log=argument == "tau_p")
         rows = [
-            {"x": value, "group": one.title, "text": study.title(name)}
+            {"x": value, "group": family.title, "text": study.title(name)}
             | charts.interval(known[size, name].values[AVERAGE])
-            for one in found
-            if one.argument == argument
-            for value, name in one.members.items()
+            for family in ablations
+            if family.argument == argument
+            for value, name in family.members.items()
         ]
         layers = charts.lines(rows, x, y, group)
         if "justrl" in study.run.methods:

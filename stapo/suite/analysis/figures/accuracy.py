@@ -31,9 +31,9 @@ def make(artefacts: Artefacts) -> Any:
             rows: list[dict[str, Any]] = []
             for method in study.run.methods:
                 runs = [TrainingRun(size, method, seed) for seed in study.run.seeds]
-                found = {run.seed: accuracy_line(study, run, shares) for run in runs}
-                steps = [*next(iter(found.values()))]
-                values = {seed: line.values() for seed, line in found.items()}
+                lines = {run.seed: accuracy_line(study, run, shares) for run in runs}
+                steps = [*next(iter(lines.values()))]
+                values = {seed: line.values() for seed, line in lines.items()}
                 rows += with_mean(values, steps, study.title(method))
             layers = charts.lines(rows, x, y, group)
             panels.append(charts.panel(layers, f"{size}, {study.decodings[decoding].title}"))

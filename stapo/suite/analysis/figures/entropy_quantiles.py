@@ -15,12 +15,12 @@ def make(artefacts: Artefacts) -> Any:
     """Return the quantiles over steps: a row per size, a panel per level."""
     study, stated = artefacts.study, paper()["entropy_quantiles"]
     quantiles = artefacts.of_runs(lambda run: quantiles_of(artefacts, run))
-    levels = sorted(set.intersection(*(set(one) for one in quantiles.values())))
+    levels = sorted(set.intersection(*(set(by_level) for by_level in quantiles.values())))
     group, x = charts.colours(artefacts.titles()), charts.x_axis("optimiser step", whole=True)
     y, panels = charts.y_axis("entropy [nats]"), []
     for size in study.run.sizes:
         for level in levels:
-            values = {run: found[level] for run, found in quantiles.items()}
+            values = {run: by_level[level] for run, by_level in quantiles.items()}
             title = f"{size}, {100 * level:g}th percentile"
             if level == stated["level"]:
                 title += " (the level in the paper)"

@@ -13,22 +13,23 @@ EXHIBIT = Exhibit(order=35, title="Why the entropy moves")
 
 def make(artefacts: Artefacts) -> Any:
     """Return bars by source and method: a panel per size, or one of all base models if they have a row."""
-    found = with_pooled(artefacts)
-    found = tuple(one for one in found if one.size == ALL) or found
-    group = charts.colours(one.title for one in found)
+    recordings = with_pooled(artefacts)
+    recordings = tuple(recording for recording in recordings if recording.size == ALL) or recordings
+    group = charts.colours(recording.title for recording in recordings)
     panels = []
-    for size in dict.fromkeys(one.size for one in found):
+    for size in dict.fromkeys(recording.size for recording in recordings):
         rows = [
             {"y": row.name, "group": row.title, **charts.interval(row.change, axis="x")}
-            for one in found
-            if one.size == size
-            for row in sources(one, artefacts.study)
+            for recording in recordings
+            if recording.size == size
+            for row in sources(recording, artefacts.study)
         ]
         layers = charts.bars(rows, "predicted change per token", group)
         panels.append(charts.panel([*layers, *charts.rule(0.0, vertical=True)], size, height=360))
     caption = (
         "Change of the entropy that the lemma predicts for an update, up to a positive factor, by the tokens "
         "that bring it, with 95 % intervals. Tokens that are clipped or not kept have no gradient: they "
-        "show what was removed. Table entropy_sources has the numbers. " + " ".join(notes_of(found))
+        "show what was removed. Table entropy_sources has the numbers. "
+        + " ".join(notes_of(recordings))
     )
     return charts.grid(panels, caption, columns=2)

@@ -21,13 +21,13 @@ SHOWN = {
 
 def make(artefacts: Artefacts) -> Any:
     """Return precision and recall of each method's mask on wrong tokens: two panels per size."""
-    found, group, panels = recorded(artefacts), charts.colours(SHOWN.values()), []
-    for size in dict.fromkeys(one.size for one in found):
+    recordings, group, panels = recorded(artefacts), charts.colours(SHOWN.values()), []
+    for size in dict.fromkeys(recording.size for recording in recordings):
         rows = [
             row
-            for one in found
-            if one.size == size
-            for row in rows_of(one)
+            for recording in recordings
+            if recording.size == size
+            for row in rows_of(recording)
             if row.name in SHOWN and row.mask.any()
         ]
         precision = [_bar(row, row.share_of(*WRONG)) for row in rows]
@@ -40,10 +40,10 @@ def make(artefacts: Artefacts) -> Any:
         "Recorded tokens that are wrong (detours and slips, by the marks of the builder) in what masks "
         "select, with 95 % intervals. Left the precision of a mask, right its recall: of what a method "
         "touches among all tokens, otherwise among tokens with A > 0. Table marks has all classes. "
-        f"{' '.join(notes_of(found))}"
+        f"{' '.join(notes_of(recordings))}"
     )
     return charts.grid(panels, caption, columns=2)
 
 
-def _bar(row: Row, found: Interval) -> dict[str, Any]:
-    return {"y": row.title, "group": SHOWN[row.name], **charts.interval(found, 100, axis="x")}
+def _bar(row: Row, share: Interval) -> dict[str, Any]:
+    return {"y": row.title, "group": SHOWN[row.name], **charts.interval(share, 100, axis="x")}

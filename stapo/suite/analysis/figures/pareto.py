@@ -23,8 +23,8 @@ def make(artefacts: Artefacts) -> Any:
     for size in study.run.sizes:
         rows = [
             {"group": study.title(run.method), "seed": run.seed, "x": spread[run]}
-            | charts.interval(found)
-            for run, found in accuracy.items()
+            | charts.interval(interval)
+            for run, interval in accuracy.items()
             if run.size == size
         ]
         panels.append(charts.panel(charts.points(rows, x, y, group, size=50), size))

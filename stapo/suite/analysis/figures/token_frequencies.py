@@ -37,21 +37,21 @@ KINDS = ("silenced", "retained")
 
 def make(artefacts: Artefacts) -> Any:
     """Return shares of the most frequent tokens, or of kinds, as bars: a panel per size, method and kind."""
-    found, group, panels = recorded(artefacts), charts.colours(KINDS), []
-    is_grouped = any(has_many(_candidates(one)) for one in found)
-    for one in found:
+    recordings, group, panels = recorded(artefacts), charts.colours(KINDS), []
+    is_grouped = any(has_many(_candidates(recording)) for recording in recordings)
+    for recording in recordings:
         for kind in KINDS:
-            rows = _kind_rows(one, kind) if is_grouped else _rows(one, kind)
+            rows = _kind_rows(recording, kind) if is_grouped else _rows(recording, kind)
             layers = _labelled(rows, kind, group) if is_grouped else _bars(rows, kind, group)
-            title = f"{one.size}, {one.title}: {kind}" + ("" if rows else " (no token)")
+            title = f"{recording.size}, {recording.title}: {kind}" + ("" if rows else " (no token)")
             panels.append(charts.panel(layers, title))
-    missing = "" if any(one.silenced.any() for one in found) else f" {NO_SILENCED}"
+    missing = "" if any(recording.silenced.any() for recording in recordings) else f" {NO_SILENCED}"
     what = f"The {SHOWN} most frequent tokens"
     if is_grouped:
         what = f"Kinds of tokens, with up to {EXAMPLES} of the most frequent ones,"
     caption = (
         f"{what} among the candidates that S2T silences, or would silence, and among those that it retains, "
-        f"with 95 % intervals. {thresholds(found)}"
+        f"with 95 % intervals. {thresholds(recordings)}"
     )
     if is_grouped:
         caption += (
@@ -67,8 +67,8 @@ def has_many(tokens: Iterable[str]) -> bool:
     return len(counts) >= MANY and single > SINGLE * len(counts)
 
 
-def _candidates(one: Recorded) -> Iterable[str]:
-    tokens: Iterable[str] = one.frame["token"][one.frame["kind"].isin(KINDS)]
+def _candidates(recording: Recorded) -> Iterable[str]:
+    tokens: Iterable[str] = recording.frame["token"][recording.frame["kind"].isin(KINDS)]
     return tokens
 
 
@@ -90,36 +90,40 @@ def _labelled(rows: list[dict[str, Any]], kind: str, group: Mapping[str, Any]) -
     return layers
 
 
-def _ordered(one: Recorded, among: Mask) -> list[str]:
+def _ordered(recording: Recorded, among: Mask) -> list[str]:
     """Return tokens, the most frequent first."""
     weights: dict[str, float] = {}
-    tokens = one.frame["token"].to_numpy(dtype=object)[among]
-    for token, weight in zip(tokens, one.sample.weight[among], strict=True):
+    tokens = recording.frame["token"].to_numpy(dtype=object)[among]
+    for token, weight in zip(tokens, recording.sample.weight[among], strict=True):
         weights[token] = weights.get(token, 0.0) + weight
     return sorted(weights, key=lambda token: (-round(weights[token], 6), token))
 
 
-def _rows(one: Recorded, kind: str) -> list[dict[str, Any]]:
+def _rows(recording: Recorded, kind: str) -> list[dict[str, Any]]:
     """Return the rows of the bars, the most frequent token first, shortened and all different."""
-    of_kind = one.is_kind(kind)
-    tokens = one.frame["token"].to_numpy(dtype=object)
+    candidates = recording.is_kind(kind)
+    tokens = recording.frame["token"].to_numpy(dtype=object)
     rows: list[dict[str, Any]] = []
-    for rank, token in enumerate(_ordered(one, of_kind)[:SHOWN], start=1):
+    for rank, token in enumerate(_ordered(recording, candidates)[:SHOWN], start=1):
         name = token_quoted(token, CHARACTERS)
         name += f" #{rank}" if name in {row["y"] for row in rows} else ""
-        found = share(one.sample, of_kind & (tokens == token), of_kind)
-        rows.append({**charts.interval(found, 100, axis="x"), "y": name, "group": kind})
+        interval = share(recording.sample, candidates & (tokens == token), candidates)
+        rows.append({**charts.interval(interval, 100, axis="x"), "y": name, "group": kind})
     return rows
 
 
-def _kind_rows(one: Recorded, kind: str) -> list[dict[str, Any]]:
+def _kind_rows(recording: Recorded, kind: str) -> list[dict[str, Any]]:
     """Return the rows of all kinds of tokens, in the same order in each panel; none without a token."""
-    among = one.is_kind(kind)
-    words = np.array([kind_of(token) for token in one.frame["token"]], dtype=object)
+    among = recording.is_kind(kind)
+    words = np.array([kind_of(token) for token in recording.frame["token"]], dtype=object)
     rows: list[dict[str, Any]] = []
     for name in WORDS if among.any() else ():
         these: Mask = among & (words == name)
-        examples = [token_quoted(token, CHARACTERS) for token in _ordered(one, these)[:EXAMPLES]]
+        examples = [
+            token_quoted(token, CHARACTERS) for token in _ordered(recording, these)[:EXAMPLES]
+        ]
         row = {"y": name, "group": kind, "examples": ", ".join(examples)}
-        rows.append({**charts.interval(share(one.sample, these, among), 100, axis="x"), **row})
+        rows.append(
+            {**charts.interval(share(recording.sample, these, among), 100, axis="x"), **row}
+        )
     return rows

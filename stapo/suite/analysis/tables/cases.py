@@ -40,7 +40,7 @@ COLUMNS: list[Column[SimpleNamespace]] = [
 
 def make(artefacts: Artefacts) -> Table:
     """Return the table of cases."""
-    rows = [row for one in recorded(artefacts) for row in cases(one)]
+    rows = [row for recording in recorded(artefacts) for row in cases(recording)]
     return Table(
         columns=COLUMNS,
         rows=rows,
@@ -51,21 +51,21 @@ def make(artefacts: Artefacts) -> Table:
     )
 
 
-def cases(one: Recorded) -> Iterator[SimpleNamespace]:
+def cases(recording: Recorded) -> Iterator[SimpleNamespace]:
     """Yield the cases of one method and size, the largest norms first: columns of the records, and more."""
-    norms = np.where(one.silenced & one.measured, one.norm, 0.0)
-    shuffled = one.shuffled(one.silenced)
+    norms = np.where(recording.silenced & recording.measured, recording.norm, 0.0)
+    shuffled = recording.shuffled(recording.silenced)
     largest = shuffled[np.argsort(-norms[shuffled], kind="stable")][:LARGEST]
     others = [place for place in shuffled if place not in largest][:RANDOM]
     places = [*largest, *others]
-    rows = one.frame.iloc[places].assign(
-        size=one.size,
-        title=one.title,
+    rows = recording.frame.iloc[places].assign(
+        size=recording.size,
+        title=recording.title,
         chosen=["largest norm"] * len(largest) + ["random"] * len(others),
-        norm=one.norm[places],
+        norm=recording.norm[places],
     )
-    for found in rows.to_dict("records"):
-        row = SimpleNamespace(**{str(name): value for name, value in found.items()})
+    for record in rows.to_dict("records"):
+        row = SimpleNamespace(**{str(name): value for name, value in record.items()})
         row.context = context_of(row.before, row.token, row.after)
         row.top = top_text(row.top_tokens, row.top_probabilities)
         row.token = token_signs(row.token)

@@ -33,7 +33,9 @@ def make(artefacts: Artefacts) -> Table:
 
     def column(heading: str) -> Column[Trained]:
         def mean(row: Trained) -> Interval:
-            return mean_of_seeds([fmean(one[heading] for one in unit) for unit in row.units])
+            return mean_of_seeds(
+                [fmean(training[heading] for training in unit) for unit in row.units]
+            )
 
         return estimated(heading, mean)
 

@@ -76,8 +76,8 @@ def _accuracy(artefacts: Artefacts, place: int) -> Values:
     asked = artefacts.study.run
     if place and len(asked.decodings) == 1:
         return {}
-    found = of_trainings(artefacts, asked.decodings[place], asked.benchmarks)
-    return {run: interval.value for run, interval in found.items()}
+    intervals = of_trainings(artefacts, asked.decodings[place], asked.benchmarks)
+    return {run: interval.value for run, interval in intervals.items()}
 
 
 def _curve(artefacts: Artefacts) -> Values:
@@ -103,12 +103,18 @@ def _until_collapse(artefacts: Artefacts) -> Values:
 
 
 ENDPOINTS: dict[str, tuple[str, Callable[[Artefacts], Values]]] = {
-    "reward-last-half": ("training reward, last half", lambda of: _last(of, "reward", 0.5)),
-    "reward": ("training reward", lambda of: _last(of, "reward", 1.0)),
-    "accuracy": ("final accuracy, first decoding [%]", lambda of: _accuracy(of, 0)),
-    "accuracy-last-decoding": ("final accuracy, last decoding [%]", lambda of: _accuracy(of, -1)),
+    "reward-last-half": (
+        "training reward, last half",
+        lambda artefacts: _last(artefacts, "reward", 0.5),
+    ),
+    "reward": ("training reward", lambda artefacts: _last(artefacts, "reward", 1.0)),
+    "accuracy": ("final accuracy, first decoding [%]", lambda artefacts: _accuracy(artefacts, 0)),
+    "accuracy-last-decoding": (
+        "final accuracy, last decoding [%]",
+        lambda artefacts: _accuracy(artefacts, -1),
+    ),
     "curve": ("mean accuracy of the evaluation curve [%]", _curve),
-    "entropy": ("entropy, last tenth [nats]", lambda of: _last(of, "entropy", 0.1)),
+    "entropy": ("entropy, last tenth [nats]", lambda artefacts: _last(artefacts, "entropy", 0.1)),
     "until-collapse": ("steps before the entropy collapses [%]", _until_collapse),
 }
 """Name in `compare.endpoint` -> what it is, and the function that computes it."""
@@ -119,22 +125,22 @@ def endpoint_rows(artefacts: Artefacts, only: str | None = None) -> Iterator[End
     study = artefacts.study
     primary = study.compare.endpoint if study.compare else None
     names = [only] if only else sorted(ENDPOINTS, key=lambda name: name != primary)
-    measured = {name: found for name in names if (found := ENDPOINTS[name][1](artefacts))}
+    measured = {name: by_run for name in names if (by_run := ENDPOINTS[name][1](artefacts))}
     targets, _ = study.compared()
     for size in sizes_of(study):
-        for name, found in measured.items():
+        for name, by_run in measured.items():
             by_method = {
-                method: [[found[run] for run in unit] for unit in units_of(study, size, method)]
+                method: [[by_run[run] for run in unit] for unit in units_of(study, size, method)]
                 for method in study.run.methods
             }
             means = {m: [fmean(unit) for unit in units] for m, units in by_method.items()}
             for method, values in by_method.items():
                 gaps = {
-                    study.title(one): paired_gap(by_method[one], values)
+                    study.title(target): paired_gap(by_method[target], values)
                     if size == ALL
-                    else gap(means[one], means[method])
-                    for one in targets
-                    if one != method
+                    else gap(means[target], means[method])
+                    for target in targets
+                    if target != method
                 }
                 yield EndpointRow(size, name, study.title(method), means[method], gaps)
 
@@ -158,9 +164,9 @@ def paired_gap(ours: Sequence[Sequence[float]], theirs: Sequence[Sequence[float]
 
     Values are by base model, then by seed. The exact test is over all signs of the differences.
     """
-    gaps = [[a - b for a, b in zip(*of, strict=True)] for of in zip(ours, theirs, strict=True)]
-    pairs = [gap for of in gaps for gap in of]
-    over_models = mean_of_seeds([mean_of_seeds(of).value for of in gaps])
+    gaps = [[a - b for a, b in zip(*unit, strict=True)] for unit in zip(ours, theirs, strict=True)]
+    pairs = [gap for unit in gaps for gap in unit]
+    over_models = mean_of_seeds([mean_of_seeds(unit).value for unit in gaps])
     p_value = _exact("samples", np.mean, pairs)
     return Gap(mean_of_seeds(pairs), p_value, detectable_difference(pairs), over_models)
 
@@ -174,15 +180,17 @@ def gap(ours: Sequence[float], theirs: Sequence[float]) -> Gap:
     return Gap(difference_between(ours, theirs), p_value, detectable_difference(ours, theirs))
 
 
-def _exact(kind: Literal["samples", "independent"], statistic: Any, *of: Sequence[float]) -> float:
+def _exact(
+    kind: Literal["samples", "independent"], statistic: Any, *samples: Sequence[float]
+) -> float:
     """Return the two-sided p-value of an exact permutation test; nan with one training or too many."""
-    number = len(of[0])
+    number = len(samples[0])
     count = 2**number if kind == "samples" else comb(2 * number, number)
     # All permutations are counted where there are no more of them than resamples.
-    if number < 2 or count > EXACT or not all(map(isfinite, chain(*of))):
+    if number < 2 or count > EXACT or not all(map(isfinite, chain(*samples))):
         return nan
-    found = permutation_test(of, statistic, permutation_type=kind, n_resamples=count, rng=0)
-    return float(found.pvalue)
+    result = permutation_test(samples, statistic, permutation_type=kind, n_resamples=count, rng=0)
+    return float(result.pvalue)
 
 
 def make(artefacts: Artefacts) -> Table:
@@ -222,13 +230,13 @@ def make(artefacts: Artefacts) -> Table:
 def _differences(target: str, pooled: bool) -> list[Column[EndpointRow]]:
     """Return the columns of a target minus the method of the row; its own rows have none."""
 
-    def of(field: str, heading: str, form: str = "+.3g") -> Column[EndpointRow]:
+    def column(field: str, heading: str, form: str = "+.3g") -> Column[EndpointRow]:
         title = f"{target} minus it{heading}"
         return Column(title, lambda row: getattr(row.gaps.get(target), field, nan), form)
 
     return [
-        of("value", ""),
-        *[of("over_models", ", over base models")] * pooled,
-        of("p_value", ", p", ".3f"),
-        of("detectable", ", detectable", ".2g"),
+        column("value", ""),
+        *[column("over_models", ", over base models")] * pooled,
+        column("p_value", ", p", ".3f"),
+        column("detectable", ", detectable", ".2g"),
     ]

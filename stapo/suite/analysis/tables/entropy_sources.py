@@ -25,20 +25,26 @@ class Source(Tokens):
     @property
     def share(self) -> Interval:
         """Share in all tokens."""
-        return share(self.of.sample, self.mask, np.ones_like(self.mask))
+        return share(self.recording.sample, self.mask, np.ones_like(self.mask))
 
     @property
     def change(self) -> Interval:
         """Predicted change of the entropy by these tokens, per token of the mini-batch."""
-        of = self.of
-        by_token = of.predicted_change(np.nan_to_num(of.numbers("ratio")) * of.numbers("advantage"))
-        return ratio(of.sample, np.where(self.mask, by_token, 0.0), np.ones(len(by_token)))
+        recording = self.recording
+        by_token = recording.predicted_change(
+            np.nan_to_num(recording.numbers("ratio")) * recording.numbers("advantage")
+        )
+        return ratio(recording.sample, np.where(self.mask, by_token, 0.0), np.ones(len(by_token)))
 
 
-def sources(of: Recorded, study: Study) -> list[Source]:
+def sources(recording: Recorded, study: Study) -> list[Source]:
     """Return the sources of one method: what acts, what something removes, and truncated responses."""
-    advantage, ratio, method = of.numbers("advantage"), of.numbers("ratio"), study.method(of.method)
-    kept: Mask = of.frame["kept"].to_numpy(dtype=bool)
+    advantage, ratio, method = (
+        recording.numbers("advantage"),
+        recording.numbers("ratio"),
+        study.method(recording.method),
+    )
+    kept: Mask = recording.frame["kept"].to_numpy(dtype=bool)
     # Not where the recorded gradient is 0: that of a token of probability nearly 1 is, too.
     above, below = ratio > 1 + method.clip_high, ratio < 1 - method.clip_low
     below |= ratio > (method.dual_clip or np.inf)
@@ -46,21 +52,25 @@ def sources(of: Recorded, study: Study) -> list[Source]:
     # Other surrogates keep the gradient of tokens beyond the clip.
     clipped &= method.surrogate == "clipped"
     acts = kept & ~clipped
-    longest = study.training_of(of.method).max_response_tokens
-    truncated: Mask = of.numbers("length") >= longest
-    found = []
-    for sign, own in (("> 0", advantage > 0), ("< 0", advantage < 0)):
-        found.append(Source(of, f"A {sign}, rare", acts & own & of.rare, acts=True))
-        found.append(Source(of, f"A {sign}, other", acts & own & ~of.rare, acts=True))
-    for sign, own in (("> 0", advantage > 0), ("< 0", advantage < 0)):
-        found.append(Source(of, f"clipped, A {sign}", clipped & own, acts=False))
-    found.append(Source(of, "not kept", ~kept, acts=False))
-    return [*found, Source(of, "in responses of full length", acts & truncated, acts=True)]
+    longest = study.training_of(recording.method).max_response_tokens
+    truncated: Mask = recording.numbers("length") >= longest
+    rows = []
+    for sign, has_sign in (("> 0", advantage > 0), ("< 0", advantage < 0)):
+        rows.append(
+            Source(recording, f"A {sign}, rare", acts & has_sign & recording.rare, acts=True)
+        )
+        rows.append(
+            Source(recording, f"A {sign}, other", acts & has_sign & ~recording.rare, acts=True)
+        )
+    for sign, has_sign in (("> 0", advantage > 0), ("< 0", advantage < 0)):
+        rows.append(Source(recording, f"clipped, A {sign}", clipped & has_sign, acts=False))
+    rows.append(Source(recording, "not kept", ~kept, acts=False))
+    return [*rows, Source(recording, "in responses of full length", acts & truncated, acts=True)]
 
 
 def make(artefacts: Artefacts) -> Table:
     """Return the table, a row per method and source."""
-    found = with_pooled(artefacts)
+    recordings = with_pooled(artefacts)
     columns: list[Column[Source]] = [
         SIZE,
         METHOD,
@@ -71,7 +81,7 @@ def make(artefacts: Artefacts) -> Table:
     ]
     return Table(
         columns=columns,
-        rows=[row for one in found for row in sources(one, artefacts.study)],
+        rows=[row for recording in recordings for row in sources(recording, artefacts.study)],
         caption="Change of the entropy that the lemma predicts for an update, by the tokens that bring it, "
         "per token of the mini-batch and up to a positive factor (the learning rate), with 95 % intervals.",
         notes=[
@@ -81,6 +91,6 @@ def make(artefacts: Artefacts) -> Table:
             "Tokens in responses of full length, most of them truncated, are part of the first four rows. "
             "Every surrogate counts with ratio A; weights, penalties and a divisor of all tokens, which some "
             "methods have, are not in it.",
-            *notes_of(found),
+            *notes_of(recordings),
         ],
     )

@@ -11,7 +11,7 @@ from stapo.suite.study import Study
 from stapo.suite.study.files import reader_name
 
 EXHIBIT = Exhibit(order=100, title="Hyperparameters")
-OF_METHODS = ("clip_low", "clip_high", "aggregation", "kl_coefficient", "dual_clip")
+METHOD_SETTINGS = ("clip_low", "clip_high", "aggregation", "kl_coefficient", "dual_clip")
 
 
 class Setting(NamedTuple):
@@ -31,11 +31,11 @@ class Setting(NamedTuple):
     @property
     def source(self) -> str:
         """Return where our value comes from, and what others say."""
-        about = f"; {self.elsewhere}" if self.elsewhere else ""
+        remark = f"; {self.elsewhere}" if self.elsewhere else ""
         if self.stated is None:
-            return f"our choice: the paper does not state it{about}"
+            return f"our choice: the paper does not state it{remark}"
         verdict = "as in the paper" if self.ours == self.stated else "differs from the paper"
-        return f"{verdict} [{CONFIDENCE[self.letter]}]{about}"
+        return f"{verdict} [{CONFIDENCE[self.letter]}]{remark}"
 
 
 def _shown(value: Any) -> str:
@@ -61,22 +61,24 @@ COLUMNS: list[Column[Setting]] = [
 def settings(study: Study) -> list[Setting]:
     """Return the settings of a study: one for all methods with the same value here and in the paper."""
     grouped = dict[Setting, list[str]]()
-    for one in _of_methods(study):
-        grouped.setdefault(one._replace(methods=""), []).append(one.methods)
+    for setting in _method_settings(study):
+        grouped.setdefault(setting._replace(methods=""), []).append(setting.methods)
     rows = [
-        one._replace(methods="all" if len(own) == len(study.run.methods) else ", ".join(own))
-        for one, own in grouped.items()
+        setting._replace(
+            methods="all" if len(titles) == len(study.run.methods) else ", ".join(titles)
+        )
+        for setting, titles in grouped.items()
     ]
-    return [*rows, *_of_evaluations(study)]
+    return [*rows, *_evaluation_settings(study)]
 
 
 def differing(study: Study) -> list[str]:
     """Return each setting that is not as the paper states it, with both values."""
     return [
-        f"{one.name.replace('_', ' ')} {_shown(one.ours)} (paper: {_shown(one.stated)}"
-        + (f"; {one.methods})" if one.methods != "all" else ")")
-        for one in settings(study)
-        if one.stated not in (None, one.ours)
+        f"{setting.name.replace('_', ' ')} {_shown(setting.ours)} (paper: {_shown(setting.stated)}"
+        + (f"; {setting.methods})" if setting.methods != "all" else ")")
+        for setting in settings(study)
+        if setting.stated not in (None, setting.ours)
     ]
 
 
@@ -93,33 +95,40 @@ def make(artefacts: Artefacts) -> Table:
     )
 
 
-def _of_methods(study: Study) -> Iterator[Setting]:
+def _method_settings(study: Study) -> Iterator[Setting]:
     """Yield the settings of the trainings and of the token selections, each for every method."""
     known = paper()["hyperparameters"]
-    for one in known["training"]:
+    for entry in known["training"]:
         for name in study.run.methods:
-            ours, about = getattr(study.training_of(name), one["setting"]), one.get("elsewhere", "")
-            ours = reader_name(ours) if one["setting"] == "reward" else ours
+            ours, elsewhere = (
+                getattr(study.training_of(name), entry["setting"]),
+                entry.get("elsewhere", ""),
+            )
+            ours = reader_name(ours) if entry["setting"] == "reward" else ours
             title = study.title(name)
-            yield Setting(one["setting"], title, ours, one["value"], one["confidence"], about)
+            yield Setting(
+                entry["setting"], title, ours, entry["value"], entry["confidence"], elsewhere
+            )
     others = (key for name in study.run.methods for key in study.method(name).effective)
-    for key in dict.fromkeys((*OF_METHODS, *others)):
+    for key in dict.fromkeys((*METHOD_SETTINGS, *others)):
         for name in study.run.methods:
             method, stated = study.method(name), known["methods"].get(study.origin_of(name), {})
             if key == "selection" or key not in method.effective:
                 continue
             ours = method.effective[key]
             letter = "L" if key in stated.get("inferred", ()) else stated.get("confidence", "")
-            about = known["elsewhere"].get(key, "")
-            yield Setting(key, method.title, ours, stated.get(key), letter * (key in stated), about)
+            elsewhere = known["elsewhere"].get(key, "")
+            yield Setting(
+                key, method.title, ours, stated.get(key), letter * (key in stated), elsewhere
+            )
 
 
-def _of_evaluations(study: Study) -> Iterator[Setting]:
+def _evaluation_settings(study: Study) -> Iterator[Setting]:
     known = paper()["hyperparameters"]
-    for one in known["evaluation"]:
-        ours = getattr(study.evaluation, one["setting"])
-        name = f"{one['setting']}, evaluation"
-        yield Setting(name, "all", ours, one["value"], one["confidence"], "")
+    for entry in known["evaluation"]:
+        ours = getattr(study.evaluation, entry["setting"])
+        name = f"{entry['setting']}, evaluation"
+        yield Setting(name, "all", ours, entry["value"], entry["confidence"], "")
     for name in study.run.benchmarks:
         samples, stated = study.benchmarks[name].samples, known["samples"]["values"].get(name)
         heading, letter = f"responses per problem, {name}", known["samples"]["confidence"]

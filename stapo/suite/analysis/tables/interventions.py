@@ -43,11 +43,11 @@ def make(artefacts: Artefacts) -> Table:
 
         return estimated(QUANTITIES[name][0], change, "+.2g")
 
-    def done(one: Checkpoint) -> Sequence[Repetition]:
-        return artefacts.intervention(one).numbers.repetitions
+    def done(checkpoint: Checkpoint) -> Sequence[Repetition]:
+        return artefacts.intervention(checkpoint).numbers.repetitions
 
     def silenced(row: Updates) -> float:
-        return fmean(one.arms[row.name].silenced for (one,) in row.units)
+        return fmean(repetition.arms[row.name].silenced for (repetition,) in row.units)
 
     return Table(
         columns=[
@@ -57,8 +57,10 @@ def make(artefacts: Artefacts) -> Table:
             *map(column, measured(artefacts)),
         ],
         rows=[
-            Updates(title_of(study, one), arm, [[own] for own in done(one)])
-            for one in study.intervened()
+            Updates(
+                title_of(study, checkpoint), arm, [[repetition] for repetition in done(checkpoint)]
+            )
+            for checkpoint in study.intervened()
             for arm in study.interventions.arms
         ],
         caption=(
@@ -78,13 +80,14 @@ def _notes(artefacts: Artefacts) -> Iterator[str]:
         f"Rows of {ARMS[NOTHING]}: what the update changes, gradient norm, and cosine 1 with itself. All "
         "other rows: differences from it."
     )
-    for one in study.intervened():
-        tokens = artefacts.intervention(one).tokens
+    for checkpoint in study.intervened():
+        tokens = artefacts.intervention(checkpoint).tokens
         correlation, right = lemma(tokens)
         yield (
-            f"{title_of(study, one)}: rank correlation of the lemma's prediction with the entropy change "
-            f"of tokens {with_interval(correlation, '.2f') or 'undefined'}. The covariance form, -Cov(log p, "
-            f"p A), has the sign of the mean change in {right} of {tokens.repetition.nunique()} repetitions."
+            f"{title_of(study, checkpoint)}: rank correlation of the lemma's prediction with the entropy "
+            f"change of tokens {with_interval(correlation, '.2f') or 'undefined'}. The covariance form, "
+            f"-Cov(log p, p A), has the sign of the mean change in {right} of "
+            f"{tokens.repetition.nunique()} repetitions."
         )
 
 
@@ -98,9 +101,10 @@ def lemma(tokens: pd.DataFrame) -> tuple[Interval, int]:
     reading.
     """
     correlations, right = [], 0
-    for _, own in tokens.groupby("repetition"):
+    for _, group in tokens.groupby("repetition"):
         logps, entropies, after, advantages = (
-            own[name].to_numpy(float) for name in ("logp", "entropy", "entropy_after", "advantage")
+            group[name].to_numpy(float)
+            for name in ("logp", "entropy", "entropy_after", "advantage")
         )
         change = after - entropies
         predicted = pd.Series(predicted_change(logps, entropies, advantages))

@@ -26,32 +26,35 @@ class Row(Tokens):
 
     def share_of(self, *marks: str) -> Interval:
         """Return the share of some marks among these tokens."""
-        return share(self.of.sample, self.mask & marked(self.of, *marks), self.mask)
+        return share(self.recording.sample, self.mask & marked(self.recording, *marks), self.mask)
 
     def found(self) -> Interval:
         """Return the share of the wrong tokens of the whole that are among these: the recall."""
-        wrong = self.whole & marked(self.of, *WRONG)
-        return share(self.of.sample, wrong & self.mask, wrong)
+        wrong = self.whole & marked(self.recording, *WRONG)
+        return share(self.recording.sample, wrong & self.mask, wrong)
 
 
-def marked(of: Recorded, *marks: str) -> Mask:
+def marked(recording: Recorded, *marks: str) -> Mask:
     """Return which recorded tokens have one of some marks."""
-    found: Mask = of.frame["mark"].isin(marks).to_numpy(dtype=bool)
-    return found
+    mask: Mask = recording.frame["mark"].isin(marks).to_numpy(dtype=bool)
+    return mask
 
 
-def rows_of(of: Recorded) -> list[Row]:
+def rows_of(recording: Recorded) -> list[Row]:
     """Return the rows of a method: all tokens and quadrants of each sign of A, and what it touches."""
-    found = []
+    rows = []
     for sign in ("> 0", "< 0"):
-        own = quadrants(of, (sign,))
-        found.append(Row(of, f"all with A {sign}", own[0].whole, own[0].whole))
-        found += [Row(of, f"A {sign}, {one.name}", one.mask, one.whole) for one in own]
-    touched: Mask = of.frame["touched"].to_numpy(dtype=bool)
+        same_sign = quadrants(recording, (sign,))
+        rows.append(Row(recording, f"all with A {sign}", same_sign[0].whole, same_sign[0].whole))
+        rows += [
+            Row(recording, f"A {sign}, {quadrant.name}", quadrant.mask, quadrant.whole)
+            for quadrant in same_sign
+        ]
+    touched: Mask = recording.frame["touched"].to_numpy(dtype=bool)
     if touched.any():
         everything = touched | ~touched
-        found.append(Row(of, TOUCHED, touched, everything))
-    return found
+        rows.append(Row(recording, TOUCHED, touched, everything))
+    return rows
 
 
 def _share(mark: str) -> Column[Row]:
@@ -60,7 +63,7 @@ def _share(mark: str) -> Column[Row]:
 
 def make(artefacts: Artefacts) -> Table:
     """Return the table, a row per method and class of tokens."""
-    found = with_pooled(artefacts)
+    recordings = with_pooled(artefacts)
     columns: list[Column[Row]] = [
         SIZE,
         METHOD,
@@ -72,7 +75,7 @@ def make(artefacts: Artefacts) -> Table:
     ]
     return Table(
         columns=columns,
-        rows=[row for one in found for row in rows_of(one)],
+        rows=[row for recording in recordings for row in rows_of(recording)],
         caption=(
             "What recorded tokens really are, by sign of the advantage, probability and entropy, with 95 % "
             "intervals: the builder of this world knows of every token whether it is right."
@@ -84,6 +87,6 @@ def make(artefacts: Artefacts) -> Table:
             "with A > 0 is what silencing at random would find.",
             "Sound: what question and earlier tokens ask for. Word: says nothing. Detour: wrong, and "
             "repeated, or a needless repetition. Slip: wrong, and not repeated. Unread: the form is lost.",
-            *notes_of(found),
+            *notes_of(recordings),
         ],
     )

@@ -24,7 +24,9 @@ def make(artefacts: Artefacts) -> Table:
 
     def touched(row: Updates) -> float:
         shares = row.over_units(
-            lambda one: 100 * one.methods[row.name].silenced / max(one.tokens, 1)
+            lambda repetition: (
+                100 * repetition.methods[row.name].silenced / max(repetition.tokens, 1)
+            )
         )
         return shares.value
 

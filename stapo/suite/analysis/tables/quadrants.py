@@ -26,10 +26,10 @@ COLUMNS: list[Column[Quadrant]] = [
 
 def make(artefacts: Artefacts) -> Table:
     """Return the table of classes."""
-    found = with_pooled(artefacts)
+    recordings = with_pooled(artefacts)
     return Table(
         columns=COLUMNS,
-        rows=[row for one in found for row in quadrants(one, ("> 0", "< 0"))],
+        rows=[row for recording in recordings for row in quadrants(recording, ("> 0", "< 0"))],
         caption="Tokens by sign of the advantage, probability (threshold tau_p) and entropy (threshold tau_h "
         "of S2T in the same mini-batch), estimated from the recorded sample, with 95 % intervals; shares are "
         "in the tokens with the same sign. Gradient norms are of the surrogate at the logits of a token.",
@@ -42,6 +42,6 @@ def make(artefacts: Artefacts) -> Table:
             "(the expectation of A is taken as 0). Learning potential, a column of v1 to v3, is not shown: "
             "its formula is not known here.",
             paper_note(),
-            *notes_of(found),
+            *notes_of(recordings),
         ],
     )

@@ -75,23 +75,23 @@ def entropies(artefacts: Artefacts, size: str, method: str) -> list[EntropyNumbe
 
 
 def _numbers(row: Trained, name: str) -> list[list[float]]:
-    return [[getattr(one, name) for one in unit] for unit in row.units]
+    return [[getattr(numbers, name) for numbers in unit] for unit in row.units]
 
 
 def _level(row: Trained) -> Interval:
     """Return the mean entropy after the warm-up; its interval ends at 0, as entropies do."""
-    found = mean_of_seeds(np.mean(_numbers(row, "level"), axis=1).tolist())
-    return replace(found, low=max(found.low, 0) if isfinite(found.low) else nan)
+    interval = mean_of_seeds(np.mean(_numbers(row, "level"), axis=1).tolist())
+    return replace(interval, low=max(interval.low, 0) if isfinite(interval.low) else nan)
 
 
-def _of_seeds(row: Trained, name: str) -> Interval:
+def _ratio_over_seeds(row: Trained, name: str) -> Interval:
     return ratio_of_seeds([ratio_of_seeds(unit).value for unit in _numbers(row, name)])
 
 
 def _beyond(row: Trained, name: str, limit: float) -> str:
     """Return how many known ratios are further from 1 than a limit."""
     known = [ratio for unit in _numbers(row, name) for ratio in unit if isfinite(ratio)]
-    return f"{sum(one < limit < 1 or 1 < limit < one for one in known)} of {len(known)}"
+    return f"{sum(ratio < limit < 1 or 1 < limit < ratio for ratio in known)} of {len(known)}"
 
 
 COLUMNS: list[Column[Trained]] = [
@@ -99,9 +99,9 @@ COLUMNS: list[Column[Trained]] = [
     METHOD,
     Column("Trainings", lambda row: sum(map(len, row.units))),
     estimated("Entropy after warm-up [nats]", _level, ".3f"),
-    estimated("Spread of entropy [%]", lambda row: _of_seeds(row, "spread"), ".1f", 100),
-    estimated("Lowest entropy [ratio]", lambda row: _of_seeds(row, "lowest"), ".2f"),
-    estimated("Highest entropy [ratio]", lambda row: _of_seeds(row, "highest"), ".2f"),
+    estimated("Spread of entropy [%]", lambda row: _ratio_over_seeds(row, "spread"), ".1f", 100),
+    estimated("Lowest entropy [ratio]", lambda row: _ratio_over_seeds(row, "lowest"), ".2f"),
+    estimated("Highest entropy [ratio]", lambda row: _ratio_over_seeds(row, "highest"), ".2f"),
     Column("Collapsed", lambda row: _beyond(row, "lowest", COLLAPSE)),
     Column("Exploded", lambda row: _beyond(row, "highest", EXPLOSION)),
 ]

@@ -63,32 +63,41 @@ class Decided:
 
 def paper_claims() -> list[Claim]:
     """Return the claims of `claims.yaml`, one for each revision."""
-    found = []
-    for one in claims():
-        ((rule, limits),) = one["rule"].items()
-        quantity, *arguments = one["quantity"].items()
-        same = {key: one[key] for key in ("id", "text", "confidence", "about")}
+    parsed = []
+    for entry in claims():
+        ((rule, limits),) = entry["rule"].items()
+        quantity, *arguments = entry["quantity"].items()
+        same = {key: entry[key] for key in ("id", "text", "confidence", "about")}
         same |= {"quantity": quantity[1], "arguments": dict(arguments), "rule": rule}
         same |= {"limits": tuple(limits) if isinstance(limits, list) else (limits,)}
-        same |= {"is_limit_ours": "limit" in one, "against_baselines": "against" in one}
-        for revision, method in one["revisions"].items():
-            found.append(Claim(revision=revision, method=method, **same))
-    return found
+        same |= {"is_limit_ours": "limit" in entry, "against_baselines": "against" in entry}
+        for revision, method in entry["revisions"].items():
+            parsed.append(Claim(revision=revision, method=method, **same))
+    return parsed
 
 
 RULES: dict[str, tuple[str, Callable[..., tuple[bool, bool]]]] = {
-    "above": ("above {0:g}", lambda one, limit: (one.low > limit, one.high <= limit)),
-    "below": ("below {0:g}", lambda one, limit: (one.high < limit, one.low >= limit)),
+    "above": (
+        "above {0:g}",
+        lambda interval, limit: (interval.low > limit, interval.high <= limit),
+    ),
+    "below": (
+        "below {0:g}",
+        lambda interval, limit: (interval.high < limit, interval.low >= limit),
+    ),
     "within": (
         "between {0:g} and {1:g}",
-        lambda one, a, b: (a <= one.low and one.high <= b, one.low > b or one.high < a),
+        lambda interval, a, b: (
+            a <= interval.low and interval.high <= b,
+            interval.low > b or interval.high < a,
+        ),
     ),
     # Two one-sided tests at 2.5 %.
     "equals": (
         "within {1:g} of {0:g}",
-        lambda one, a, margin: (
-            a - margin <= one.low and one.high <= a + margin,
-            one.low > a + margin or one.high < a - margin,
+        lambda interval, a, margin: (
+            a - margin <= interval.low and interval.high <= a + margin,
+            interval.low > a + margin or interval.high < a - margin,
         ),
     ),
 }
@@ -104,16 +113,16 @@ def decide(claim: Claim, measured: Sequence[Measured], seeds: int) -> tuple[Verd
         return OPEN, "One training seed decides nothing about a method."
     text, rule = RULES[claim.rule]
     wanted, several = text.format(*claim.limits), len(measured) > 1
-    if without := [one for one in measured if not isfinite(one.found.low)]:
+    if without := [measurement for measurement in measured if not isfinite(measurement.found.low)]:
         return OPEN, f"There is no interval of the {without[0].what}."
-    found: list[tuple[Verdict, Measured]] = []
-    for one in measured:
-        confirmed, contradicted = rule(one.found, *claim.limits)
-        found.append((REFUTED if contradicted else HOLDS if confirmed else OPEN, one))
+    outcomes: list[tuple[Verdict, Measured]] = []
+    for measurement in measured:
+        confirmed, contradicted = rule(measurement.found, *claim.limits)
+        outcomes.append((REFUTED if contradicted else HOLDS if confirmed else OPEN, measurement))
     for wanting, words in SAYS.items():
-        for verdict, one in found:
+        for verdict, measurement in outcomes:
             if verdict == wanting:
-                which = f" of the {one.what}" if several else ""
+                which = f" of the {measurement.what}" if several else ""
                 return verdict, f"The interval{which} {words} {wanted}."
     which = f"All {len(measured)} intervals are" if several else "The interval is"
     return HOLDS, f"{which} {wanted}."
@@ -132,13 +141,13 @@ def _verdicts(artefacts: Artefacts, claim: Claim) -> Iterator[Decided]:
         reason = f"Not measured: {error}."
         yield Decided(claim, "", (), seeds, OPEN, reason, [])
         return
-    for where in dict.fromkeys(one.where for one in measured):
-        found = [one for one in measured if one.where == where]
-        verdict, reason = decide(claim, found, seeds)
+    for where in dict.fromkeys(measurement.where for measurement in measured):
+        measurements = [measurement for measurement in measured if measurement.where == where]
+        verdict, reason = decide(claim, measurements, seeds)
         if seeds == 1 and verdict != OPEN:
             reason += " This is about the tokens of one training, not about its method."
         rests_on = [*_rests_on(claim)]
-        yield Decided(claim, where, found, seeds, verdict, reason, rests_on)
+        yield Decided(claim, where, measurements, seeds, verdict, reason, rests_on)
 
 
 def _rests_on(claim: Claim) -> Iterator[str]:
