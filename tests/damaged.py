@@ -74,17 +74,24 @@ INCOMPLETE: dict[str, tuple[Damage, str]] = {
     "huge header": (huge_header, "damaged or truncated weights"),
 }
 """Damages of the weights that their headers show -> what is said of each."""
-INFINITE = {
-    "NaN": norm(torch.full((64,), torch.nan)),
-    "infinite": norm(torch.tensor([torch.inf, -torch.inf] * 32)),
+NOT_FINITE = f"{NORM} has NaN or infinite values"
+INFINITE: dict[str, tuple[Damage, str]] = {
+    "NaN": (norm(torch.full((64,), torch.nan)), NOT_FINITE),
+    "infinite": (norm(torch.tensor([torch.inf, -torch.inf] * 32)), NOT_FINITE),
 }
+"""Damages of their values."""
 
 
-def larger_vocabulary(folder: Path) -> None:
-    """Give the tokenizer a token that the embedding has no row for."""
+def vocabulary(folder: Path, tokens: int | None = None, **more: int) -> None:
+    """Give the tokenizer the first tokens of its vocabulary, and others."""
     content = json.loads((folder / "tokenizer.json").read_text())
-    content["model"]["vocab"]["<beyond>"] = 10**4
+    content["model"]["vocab"] = dict([*content["model"]["vocab"].items()][:tokens]) | more
     (folder / "tokenizer.json").write_text(json.dumps(content))
+
+
+def without(folder: Path, name: str) -> None:
+    """Remove a file."""
+    (folder / name).unlink()
 
 
 TEMPLATE, CLASSES = "chat_template.jinja", {"AutoModelForCausalLM": "own.Model"}
@@ -100,16 +107,31 @@ UNREADABLE: dict[str, tuple[Damage, str]] = {
         "the architecture in its config.json is unknown",
     ),
     "wrong type": (partial(settings, hidden_size="wide"), "Field 'hidden_size' expected int"),
+    "encoder and decoder": (
+        partial(settings, model_type="t5"),
+        "the architecture in its config.json is unknown as a language model",
+    ),
+    "too many layers": (
+        partial(settings, num_hidden_layers=10**9, layer_types=None),
+        "1,000,000,000 layers, more than 10,000",
+    ),
+    "quantised weights": (norm(torch.ones(64, dtype=torch.int8)), f"{NORM} is quantised (int8)"),
+    "no tokenizer": (partial(without, name="tokenizer.json"), "no tokenizer.json; save the"),
     "empty tokenizer": (partial(text, name="tokenizer.json", content="{}"), "cannot be loaded ("),
     "no template of Jinja": (
         partial(text, name=TEMPLATE, content="{% if %}"),
         "its chat template fails",
     ),
+    "no template": (partial(without, name=TEMPLATE), "its chat template fails: it has none"),
     "empty template": (
         partial(text, name=TEMPLATE, content=""),
         "its chat template leaves out the question",
     ),
-    "larger vocabulary": (larger_vocabulary, "the tokenizer has the id 10,000, and the embedding"),
+    "larger vocabulary": (
+        partial(vocabulary, beyond=10**4),
+        "the tokenizer has the id 10,000, and the embedding",
+    ),
+    "smaller vocabulary": (partial(vocabulary, tokens=6), "the tokenizer cannot read 'chain:"),
     "no end token": (
         partial(settings, name="tokenizer_config.json", eos_token=None),
         "the tokenizer has no end token",

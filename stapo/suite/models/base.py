@@ -83,14 +83,13 @@ def _copy(model: FolderModel | HubModel, path: Path) -> None:
 
 def _require_whole(path: Path, name: str) -> None:
     """Check that copied weights are finite and those of their configuration."""
-    from stapo.suite.models.loading import NOT_FINITE, not_finite, read_without_weights
+    from stapo.suite.models.loading import check_values, read_without_weights
 
     try:
         read_without_weights(path)
+        check_values(path)
     except StudyError as error:
         raise StudyError([line.replace(str(path), name, 1) for line in error.errors]) from error
-    if wrong := not_finite(path):
-        raise StudyError([f"{name}: {NOT_FINITE.format(wrong[0])}"])
 
 
 def verifier_template() -> str:

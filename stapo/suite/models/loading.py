@@ -9,7 +9,8 @@ a rollout does not set itself, such as `min_p` or `suppress_tokens`.
 Weights are loaded completely or not at all: Transformers draws missing tensors at random, with a warning.
 """
 
-import json
+import re
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -21,6 +22,7 @@ from safetensors import SafetensorError, safe_open
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 from transformers.utils import logging
 
+from stapo.core.files import DamagedFileError, read_json
 from stapo.suite.study import StudyError
 from stapo.suite.study.files import TOKENIZER
 from stapo.suite.text import plain
@@ -32,15 +34,23 @@ HARMLESS = {
 }  # fmt: skip
 """Fields of it that change no response, and the end tokens, which a study replaces by its own."""
 NOT_FINITE = "{} has NaN or infinite values; copy the weights again, or train them again"
+PRECISIONS = torch.float64, torch.float32, torch.float16, torch.bfloat16
+UNKNOWN = (
+    "not recognize this architecture",
+    "Unrecognized model",
+    "Unrecognized configuration class",
+)
+WEIGHTS = re.compile(r"[^\s/]+\.safetensors")
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Show no warnings of Transformers."""
+    """Show no warnings of Transformers and torch."""
     before = logging.get_verbosity()
     logging.set_verbosity_error()
     try:
-        yield
+        with warnings.catch_warnings(action="ignore"):
+            yield
     finally:
         logging.set_verbosity(before)
 
@@ -57,10 +67,12 @@ def load_tokenizer(path: Path | str, **settings: Any) -> Any:
     found = _local(
         path, lambda: AutoTokenizer.from_pretrained(path, trust_remote_code=False, **settings)
     )
+    chat = [{"role": "user", "content": "1"}]
     try:
-        found.apply_chat_template([{"role": "user", "content": "1"}], tokenize=False)
+        found.apply_chat_template(chat, add_generation_prompt=True, tokenize=False)
     except Exception as error:  # A template may raise anything.
-        about = f"{path}: its chat template fails: {error}; choose another model, or mend it"
+        reason = f"{type(error).__name__}: {error}" if found.chat_template else "it has none"
+        about = f"{path}: its chat template fails: {plain(reason)}; correct chat_template.jinja"
         raise StudyError([about]) from error
     return found
 
@@ -87,10 +99,8 @@ def set_aside(path: Path | str) -> dict[str, Any]:
     Empty without such a file, or if it is damaged, since nothing else reads it.
     """
     try:
-        fields = json.loads((Path(path) / GENERATION).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    if not isinstance(fields, dict):
+        fields = read_json(Path(path) / GENERATION)
+    except (OSError, DamagedFileError):
         return {}
     return {k: v for k, v in fields.items() if v is not None and k not in HARMLESS}
 
@@ -126,13 +136,26 @@ def read_without_weights(path: Path) -> Any:
     return _local(path, lambda: _complete(path, device_map="meta"))
 
 
-def not_finite(path: Path) -> list[str]:
-    """Return the tensors in the safetensors of a directory that have NaN or infinite values."""
-    found = []
+def check_values(path: Path) -> None:
+    """Check the numbers in the safetensors of a directory.
+
+    Raises:
+        StudyError: a file is damaged, or a tensor has NaN, infinite or quantised values.
+    """
     for file in sorted(path.glob("*.safetensors")):
-        with safe_open(file, framework="pt") as tensors:
-            found += [name for name in tensors.keys() if not _is_finite(tensors.get_tensor(name))]  # noqa: SIM118
-    return found
+        _local(path, partial(_check_values, file))
+
+
+def _check_values(file: Path) -> None:
+    with safe_open(file, framework="pt") as tensors:
+        for name in tensors.keys():  # noqa: SIM118
+            values, fault = tensors.get_tensor(name), NOT_FINITE
+            if name.endswith("weight") and values.dtype not in PRECISIONS:
+                kind = str(values.dtype).removeprefix("torch.")
+                fault = f"{{}} is quantised ({kind}); choose the model that it was made of"
+            elif _is_finite(values):
+                continue
+            raise StudyError([f"{file.parent}: {fault.format(plain(name))}"])
 
 
 def _is_finite(values: torch.Tensor) -> bool:
@@ -198,12 +221,15 @@ def _reason(error: Exception) -> str:
     text, other = str(error), "choose a model whose architecture is part of Transformers"
     if "trust_remote_code" in text:
         return f"needs its own Python code, which is never run here; {other}"
-    if "does not recognize this architecture" in text or "Unrecognized model" in text:
-        return f"the architecture in its config.json is unknown; {other}"
+    if any(words in text for words in UNKNOWN):
+        return f"the architecture in its config.json is unknown as a language model; {other}"
     if isinstance(error, SafetensorError):
         return f"damaged or truncated weights ({plain(text)}); copy them again"
-    if isinstance(error, OSError) and "safetensors" in text:
-        return "no weights; save them as safetensors, pickled ones could run code"
+    if isinstance(error, OSError) and (absent := WEIGHTS.search(text)):
+        remedy = "save them as safetensors, pickled ones could run code"
+        return f"no weights: {absent[0]} cannot be read; {remedy}"
+    if "instantiate the backend tokenizer" in text:
+        return f"no {TOKENIZER[0]}; save the tokenizer into the folder"
     said = f"{type(error).__name__}: {text}"
     if "validation error" in text:  # Of a configuration: the reason is in the last line.
         said = text.splitlines()[-1]

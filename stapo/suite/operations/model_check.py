@@ -1,4 +1,4 @@
-"""What `stapo check` reads of the models on this machine: as a training does, but without their weights.
+"""What `stapo check` reads of the models on this machine: as a training does, but not large weights.
 
 Torch is imported only where there is such a model.
 """
@@ -26,6 +26,8 @@ from stapo.suite.study.sources import (
 from stapo.suite.text import plain, visible
 
 QUESTION = "What is 12 + 7?"
+FEW_BYTES = 2 * 10**9
+"""Weights whose values are read, in seconds; `stapo run base` reads those of any size."""
 
 
 class Line(NamedTuple):
@@ -112,12 +114,17 @@ def _read(study: Study, folder: Path) -> Iterator[Line]:
         config, tokenizer = tried(loading.load_config), tried(loading.load_tokenizer)
         if config is not None:
             tried(loading.read_without_weights)
+        if sum(file.stat().st_size for file in folder.glob("*.safetensors")) < FEW_BYTES:
+            tried(loading.check_values)
         yield from map(Line, dict.fromkeys(errors))  # A tokenizer reads config.json too.
         if config is not None:
             yield from _positions(study, config)
         if tokenizer is not None:
             yield from _tokens(study, tokenizer, getattr(config, "vocab_size", None))
-            yield from _prompts(study, tokenizer)
+            try:
+                yield from _prompts(study, tokenizer)
+            except StudyError as error:
+                yield from map(Line, error.errors)
     if aside := loading.set_aside(folder):
         given = ", ".join(f"{key} {value}" for key, value in sorted(aside.items()))
         yield note(f"its {loading.GENERATION} has no effect on responses ({plain(given)})")

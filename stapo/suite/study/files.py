@@ -44,6 +44,8 @@ FILES = ("*.safetensors", "*.json", "*.jinja", "merges.txt", "LICENSE*")
 """Files of a model: weights as safetensors only, nothing that could contain code."""
 SOURCE = "source.json"
 """File with the origin of a model, which is no part of it."""
+MOST_LAYERS = 10_000
+"""More would take minutes to read."""
 MAGIC = b"GGUF"
 TOKENIZER = ("tokenizer.json", "tokenizer_config.json", "vocab.json", "tokenizer.model")
 """Of which a model has at least one; without any, Transformers asks for packages that would not help."""
@@ -404,6 +406,9 @@ def model_faults(folder: Path) -> list[str]:
     if settings.get("quantization_config"):
         about = "quantised weights cannot be trained; choose the model that they were made of"
         found.append(f"{name}: {about}")
+    if isinstance(layers := settings.get("num_hidden_layers"), int) and layers > MOST_LAYERS:
+        about = f"{layers:,} layers, more than {MOST_LAYERS:,}; correct num_hidden_layers"
+        found.append(f"{name}: {about} in config.json")
     if not any((folder / one).is_file() for one in TOKENIZER):
         found.append(f"{name}: no tokenizer ({TOKENIZER[0]}); save one into the folder")
     if not any(folder.glob("*.safetensors")):

@@ -18,7 +18,7 @@ from stapo.suite.study.files import RowsFile
 from stapo.suite.study.golds import MOST_LEFT_OUT, faulty_golds, summary
 from stapo.suite.study.schema import TrainingSettings
 from stapo.suite.study.sources import Data, FileData, HubData, TinyData
-from stapo.suite.text import visible
+from stapo.suite.text import plain, shorten, visible
 
 DAPO_PREFIX = (
     "Solve the following math problem step by step. The last line of your response should be of the "
@@ -202,8 +202,20 @@ def chat_rows(
 
 
 def prompt_tokens(tokenizer: Any, chat: list[dict[str, str]]) -> int:
-    """Return the number of tokens of a chat up to the beginning of the response."""
-    ids = tokenizer.apply_chat_template(chat, add_generation_prompt=True, return_dict=False)
+    """Return the number of tokens of a chat up to the beginning of the response.
+
+    Raises:
+        StudyError: the chat cannot be written, or has characters for which there is no token.
+    """
+    try:
+        ids = tokenizer.apply_chat_template(chat, add_generation_prompt=True, return_dict=False)
+    except Exception as error:  # Templates and tokenizers may raise anything.
+        about = (
+            f"the tokenizer cannot read {shorten(chat[-1]['content'], 40)!r} ({plain(str(error))})"
+        )
+        raise StudyError(
+            [f"{about}; take the tokenizer that the model was trained with"]
+        ) from error
     return len(ids)
 
 

@@ -1,11 +1,12 @@
-"""A model's folder is read before a training, as the training will, but for the values of its weights."""
+"""A model's folder is read before a training, as the training will."""
 
+import os
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
-from damaged import INCOMPLETE, UNREADABLE, settings
+from damaged import INCOMPLETE, INFINITE, UNREADABLE, settings
 from programs import python
 
 from stapo.suite.operations.check import check_document
@@ -34,9 +35,9 @@ def errors(folder: Path, **changes: Any) -> list[str]:
     return error.value.errors
 
 
-@pytest.mark.parametrize("case", [*INCOMPLETE, *UNREADABLE])
+@pytest.mark.parametrize("case", [*INCOMPLETE, *INFINITE, *UNREADABLE])
 def test_a_damaged_folder_is_one_line(folder, case):
-    damage, words = (INCOMPLETE | UNREADABLE)[case]
+    damage, words = (INCOMPLETE | INFINITE | UNREADABLE)[case]
     damage(folder / "weights")
     (line,) = errors(folder)
     assert line.startswith("models.own")
@@ -65,6 +66,9 @@ def test_a_sound_folder_says_what_ends_a_response_and_what_has_no_effect(folder)
         f"{place}its generation_config.json has no effect on responses (min_p 0.5)",
     ]
     assert check(folder) == said
+    (folder / "weights/generation_config.json").unlink()
+    os.mkfifo(folder / "weights/generation_config.json")
+    assert check(folder) == said[:1]
     prompts = [*range(10), "0" * 40]
     rows = [f'{{"question": "{one}+1?", "answer": 1}}\n' for one in prompts]
     (folder / "rows.jsonl").write_text("".join(rows))
