@@ -296,6 +296,7 @@ def paired_difference(
     Verdicts are (S, P, N) for each benchmark; draws (resamples,) are differences in the same resamples.
     """
     value, questions, flips = 0.0, 0.0, np.zeros(RESAMPLES)
+    exact = []
     checkpoints = all(len(cell) == 1 for cell in (*first, *second))
     for a, b in zip(first, second, strict=True):
         ours, theirs = (x.shape[0] * x.shape[2] for x in (a, b))
@@ -304,6 +305,7 @@ def paired_difference(
         unit = ours * theirs
         value += gaps.sum() / unit / len(gaps) / len(first)
         questions += gaps.sum() / unit
+        exact.append(_constant(float(gaps.mean()) / unit, len(gaps)))
         if checkpoints:
             signs = rng.choice([-1.0, 1.0], size=(RESAMPLES, len(gaps)))
             flips += (signs @ gaps) / unit / len(gaps) / len(first)
@@ -314,8 +316,19 @@ def paired_difference(
     # The observed value counts as a draw, so that no p-value is 0.
     p_value = min(1.0, (beyond + 1) / (RESAMPLES + 1))
     bounds = interval(value, draws)
+    if bounds.high - bounds.low < TIE:
+        bounds = _mean_interval(exact)
     detectable = max(DETECTABLE * float(draws.std()), least_detectable(first))
     return Difference(value, bounds.low, bounds.high, p_value, questions, detectable)
+
+
+def _constant(gap: float, problems: int) -> Interval:
+    """Return the interval of a difference that is the same on all problems, of which a bootstrap knows nothing.
+
+    Source: Clopper and Pearson, for the share of problems on which it may be any other.
+    """
+    others = 1 - ((1 - LEVEL) / 2) ** (1 / problems)
+    return Interval(gap, gap - others * (1 + gap), gap + others * (1 - gap))
 
 
 def least_detectable(cells: Sequence[Array]) -> float:

@@ -136,9 +136,14 @@ def test_intervals_near_the_ends_cover_the_truth():
     assert 0 < many[AVERAGE].high <= found[0].high
 
 
-def test_a_detectable_difference_is_never_zero():
+def test_equal_checkpoints_have_an_interval_and_a_detectable_difference():
     rng, right = np.random.default_rng(0), np.ones((1, 30, 1))
     found = paired_difference([right], [right], np.zeros(RESAMPLES), rng)
     assert (found.value, found.p_value) == (0.0, 1.0)
+    bound = 1 - 0.025 ** (1 / 30)
+    assert (found.low, found.high) == pytest.approx((-bound, bound))
+    both = paired_difference([right] * 2, [0 * right] * 2, np.ones(RESAMPLES), rng)
+    # Of two benchmarks, independent errors of opposite ends: 2 * bound, over the root of 2.
+    assert (both.low, both.high) == pytest.approx((1 - 2**0.5 * bound, 1))
     # Six of 30 problems that differ in the same way have a p-value of 2 / 2^6; a chance of 80 % needs 25 %.
     assert found.detectable == pytest.approx(0.251, abs=0.001)
