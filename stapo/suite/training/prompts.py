@@ -174,7 +174,7 @@ def _answer_text(value: Any) -> str:
     is_fraction = isinstance(value, float) and isfinite(value) and not value.is_integer()
     if type(value) is int or is_fraction:
         return str(value)
-    raise TypeError("no text")
+    raise TypeError(f"the answer {value!r} is neither text nor a number without .0; write it as text")
 
 
 def chat_rows(
