@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from math import inf, isfinite
+from math import isfinite
 from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any, NoReturn
@@ -226,11 +226,12 @@ def _parsed(path: Path) -> ast.Module:
     Raises:
         StudyError: it cannot be read, or is not Python.
     """
+    content = read_file(path)
     try:
-        return ast.parse(read_file(path))
+        return ast.parse(content)
     except SyntaxError as error:
-        about = f"line {error.lineno}: not Python: {error.msg}"
-        raise StudyError([f"{shown_path(path)}, {about}"]) from error
+        about = f", line {error.lineno}" * bool(error.lineno) + f": not Python: {error.msg}"
+        raise StudyError([f"{shown_path(path)}{about}"]) from error
     except (ValueError, RecursionError, MemoryError) as error:
         raise StudyError([f"{shown_path(path)}: not Python ({error})"]) from error
 
@@ -241,7 +242,7 @@ def _literal(default: ast.expr | None) -> float | str | None:
         value = ast.literal_eval(default) if default is not None else None
     except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
         return None
-    is_number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < inf
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
     return value if is_number or isinstance(value, str) else None
 
 

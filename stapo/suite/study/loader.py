@@ -18,6 +18,8 @@ from stapo.suite.text import shorten, visible
 MAX_LINE = 400
 """Maximum characters of an error message."""
 MAX_ERRORS = 100
+MOST_CHARACTERS = 100_000
+"""Of a study file; the reader needs seconds for them."""
 MAX_SHOWN = 60
 """Maximum characters of a value in an error message."""
 MAPPING = "expected a mapping of names to values"
@@ -103,6 +105,9 @@ def load_yaml(path: Path) -> Document:
     """
     name, node = shown_path(path), None
     text = read_text(path)
+    if len(text) > MOST_CHARACTERS:
+        about = f"longer than {MOST_CHARACTERS:,} characters; write several studies"
+        raise StudyError([f"{name}: {about}"])
     try:
         node = READER.compose(text)
         if not isinstance(node, MappingNode):

@@ -104,6 +104,11 @@ TABLE = [
     ('---\nname: b', ['s.yaml:3: not YAML: expected a single document in the stream, but found']),
     (NAMES, ["run: 4147212 score files, more than 50000"]),
     ("training: " + "[" * 5000, ["s.yaml: too many brackets"]),
+    ("training: {instruction: '%s'}" % ("a" * 10**5), ["s.yaml: longer than 100,000 characters; "]),  # noqa: UP031
+    *((f"training: {{reward: '{name}:f'}}", [f"training.reward: {about}"]) for name, about in (
+        ("absent.py", "absent.py: No such file"), ("nul.py", "nul.py: not Python: source code"))),
+    ("methods: {own: {base: stapo, selection: 'inf.py:f'}}\nrun: {methods: [own]}", [
+        "methods.own.selection: inf.py: argument tau of f needs a default that is a finite number"]),
     *((f"training:\n  steps: {value}", [f"s.yaml:4: not YAML: '{value.split()[-1]}': "])
       for value in ("!!bool maybe", "!!int abc", "2026-13-45", "!!float x")),
     *((f"{key}: 3", ["s.yaml:3: a key that is no text; put it in quotes"]) for key in
@@ -125,6 +130,8 @@ def errors_of(path: Path) -> list[str]:
 def test_every_error_is_a_line(tmp_path, monkeypatch, text, lines):
     monkeypatch.chdir(tmp_path)
     Path("s.yaml").write_text(f"{HEAD}{text}\n")
+    Path("nul.py").write_text("\0")
+    Path("inf.py").write_text(f"def f(logps, entropies, advantages, mask, tau={10**400}): pass")
     errors = errors_of(Path("s.yaml"))
     assert len(errors) == len(lines), errors
     for error, line in zip(errors, lines, strict=True):
