@@ -1,4 +1,6 @@
-"""The idea and its exact update: nothing of the suite here, no pydantic, no Snakemake. Read in this order:
+"""The idea and its exact update: nothing of the suite here, no pydantic, no Snakemake.
+
+Read in this order:
 
 1. `objective/selection.py`: which tokens S2T silences, and other selections
 2. `objective/surrogates.py`, `advantages.py`, `aggregation.py`: the loss of a token, and its mean

@@ -87,7 +87,7 @@ def test_trl_is_given_no_code_to_run_and_no_pickles(model, tmp_path):
     (pickled / "model.safetensors").unlink()
     with pytest.raises(OSError, match="safetensors"):
         StapoTrainer(str(pickled), boxed_reward, config, rows)
-    with pytest.raises(StudyError, match="no weights: model.safetensors cannot be read"):
+    with pytest.raises(StudyError, match=r"no weights: model\.safetensors cannot be read"):
         load_model(pickled, torch.float32)
 
 
