@@ -242,8 +242,9 @@ def _literal(default: ast.expr | None) -> float | str | None:
         value = ast.literal_eval(default) if default is not None else None
     except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
         return None
-    is_number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
-    return value if is_number or isinstance(value, str) else None
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return value if abs(value) <= sys.float_info.max else None
+    return value if isinstance(value, str) else None
 
 
 def load(reference: str, sha256: str) -> Callable[..., Any]:

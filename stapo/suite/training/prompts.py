@@ -174,7 +174,9 @@ def _answer_text(value: Any) -> str:
     is_fraction = isinstance(value, float) and isfinite(value) and not value.is_integer()
     if type(value) is int or is_fraction:
         return str(value)
-    raise TypeError(f"the answer {value!r} is neither text nor a number without .0; write it as text")
+    raise TypeError(
+        f"the answer {value!r} is neither text nor a number without .0; write it as text"
+    )
 
 
 def chat_rows(

@@ -104,7 +104,7 @@ TABLE = [
     ('---\nname: b', ['s.yaml:3: not YAML: expected a single document in the stream, but found']),
     (NAMES, ["run: 4147212 score files, more than 50000"]),
     ("training: " + "[" * 5000, ["s.yaml: too many brackets"]),
-    ("training: {instruction: '%s'}" % ("a" * 10**5), ["s.yaml: longer than 100,000 characters; "]),  # noqa: UP031
+    ("training: {instruction: '%s'}" % ("a" * 10**5), ["s.yaml: longer than 100,000 characters; "]),
     *((f"training: {{reward: '{name}:f'}}", [f"training.reward: {about}"]) for name, about in (
         ("absent.py", "absent.py: No such file"), ("nul.py", "nul.py: not Python: source code"))),
     ("methods: {own: {base: stapo, selection: 'inf.py:f'}}\nrun: {methods: [own]}", [
