@@ -46,8 +46,8 @@ def write_base(model: Model | HubModel, path: Path) -> None:
 
             warm_up(aside, supervised)
         if isinstance(model, Verifier):
-            about = {**Verifier.template, "text": verifier_template()}
-            write_json(aside / VERIFIER_TEMPLATE, about)
+            template = {**Verifier.template, "text": verifier_template()}
+            write_json(aside / VERIFIER_TEMPLATE, template)
         write_sums(aside)
 
 
@@ -77,8 +77,8 @@ def _copy(model: FolderModel | HubModel, path: Path) -> None:
         shutil.copyfile(source, path / source.name)
     _require_whole(path, model.path if isinstance(model, FolderModel) else model.hub)
     if isinstance(model, FolderModel) and model_checksum(path) != model.sha256:
-        about = "its files changed since the study was read; run snakemake again"
-        raise StudyError([f"{model.path}: {about}"])
+        message = "its files changed since the study was read; run snakemake again"
+        raise StudyError([f"{model.path}: {message}"])
 
 
 def _require_whole(path: Path, name: str) -> None:
@@ -125,7 +125,7 @@ def _source() -> bytes:
     except (OSError, RuntimeError, httpx.HTTPError) as error:
         remedy = "run `stapo fetch` where there is a network"
         raise StudyError([f"{place}: cannot be downloaded ({error}); {remedy}"]) from error
-    if (found := sha256(content).hexdigest()) != expected:
-        raise StudyError([f"{place}: SHA-256 is {found}, expected {expected}; try again later"])
+    if (digest := sha256(content).hexdigest()) != expected:
+        raise StudyError([f"{place}: SHA-256 is {digest}, expected {expected}; try again later"])
     write(kept, content)
     return content

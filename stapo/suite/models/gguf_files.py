@@ -46,8 +46,8 @@ def gguf_path(model: GgufModel | WheelModel) -> Path:
         return file_of_wheel(model)
     path = Path(model.gguf)
     if not path.is_file() or file_sha256(path) != model.sha256:
-        about = "missing, or changed since the study was read; run snakemake again"
-        raise StudyError([f"{path}: {about}"])
+        message = "missing, or changed since the study was read; run snakemake again"
+        raise StudyError([f"{path}: {message}"])
     return path
 
 
@@ -69,8 +69,8 @@ def header(path: Path) -> tuple[dict[str, Any], tuple[str, ...]]:
     try:
         metadata, tensors = read_gguf_metadata(str(path))
     except Exception as error:  # A damaged file may have any number anywhere.
-        about = f"no readable GGUF file ({plain(str(error))}); copy or download it again"
-        raise StudyError([f"{shown_path(path)}: {about}"]) from error
+        message = f"no readable GGUF file ({plain(str(error))}); copy or download it again"
+        raise StudyError([f"{shown_path(path)}: {message}"]) from error
     return metadata, tensors
 
 
@@ -115,9 +115,9 @@ def write_dequantised(model: GgufModel | WheelModel, path: Path) -> None:
         except StudyError as error:
             raise StudyError([f"{name}: {line}" for line in error.errors]) from error
         except Exception as error:  # A damaged or unknown file fails anywhere.
-            about = f"cannot be dequantised ({plain(f'{type(error).__name__}: {error}')})"
+            cause = f"cannot be dequantised ({plain(f'{type(error).__name__}: {error}')})"
             remedy = "take the model's safetensors, or a GGUF file of a known architecture"
-            raise StudyError([f"{name}: {about}; {remedy}"]) from error
+            raise StudyError([f"{name}: {cause}; {remedy}"]) from error
     given = {"gguf": name, "sha256": model.sha256, "dequantised": "float32"}
     if isinstance(model, WheelModel):
         given |= {"wheel": model.wheel, "version": model.version}
@@ -130,9 +130,10 @@ def _dequantise(folder: Path, path: Path) -> None:
     from transformers import AutoModelForCausalLM
 
     held = {
-        one.name: prod(map(int, one.shape)) for one in GGUFReader(folder / "model.gguf").tensors
+        tensor.name: prod(map(int, tensor.shape))
+        for tensor in GGUFReader(folder / "model.gguf").tensors
     }
-    read, about = AutoModelForCausalLM.from_pretrained(
+    read, loading_info = AutoModelForCausalLM.from_pretrained(
         folder,
         gguf_file="model.gguf",
         dtype=torch.float32,
@@ -140,7 +141,7 @@ def _dequantise(folder: Path, path: Path) -> None:
         output_loading_info=True,
     )
     numbers = sum(count for name, count in held.items() if name not in UNUSED)
-    missing = [*about["missing_keys"], *about["mismatched_keys"]]
+    missing = [*loading_info["missing_keys"], *loading_info["mismatched_keys"]]
     if missing or numbers != read.num_parameters():
         other = f"{numbers:,} numbers in the file, {read.num_parameters():,} in the model"
         unread = f"without a tensor: {missing[0]}" if missing else other
@@ -164,26 +165,28 @@ def _tokenizer(folder: Path, metadata: dict[str, Any]) -> Any:
     from tokenizers import Regex, decoders, pre_tokenizers
     from transformers import AutoTokenizer
 
-    found = AutoTokenizer.from_pretrained(
+    tokenizer = AutoTokenizer.from_pretrained(
         folder, gguf_file="model.gguf", trust_remote_code=False, clean_up_tokenization_spaces=False
     )
     for name, key in (("bos", "bos"), ("eos", "eos"), ("unk", "unknown"), ("pad", "padding")):
         number = metadata.get(f"tokenizer.ggml.{key}_token_id")
         setattr(
-            found, f"{name}_token", None if number is None else found.convert_ids_to_tokens(number)
+            tokenizer,
+            f"{name}_token",
+            None if number is None else tokenizer.convert_ids_to_tokens(number),
         )
-    found.clean_up_tokenization_spaces = False
+    tokenizer.clean_up_tokenization_spaces = False
     if metadata.get("tokenizer.ggml.model") == "gpt2":
         words = metadata.get("tokenizer.ggml.pre", "default")
         if words not in WORDS:
-            about = f"its split of text into words, {plain(str(words))}, is unknown"
-            raise StudyError([f"{about}; take the model's safetensors and tokenizer"])
+            message = f"its split of text into words, {plain(str(words))}, is unknown"
+            raise StudyError([f"{message}; take the model's safetensors and tokenizer"])
         parts: list[Any] = [pre_tokenizers.Digits(individual_digits=True)] * (
             words in SINGLE_DIGITS
         )
         if pattern := WORDS[words]:
             parts.append(pre_tokenizers.Split(Regex(pattern), behavior="isolated"))
         parts.append(pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=not pattern))
-        found.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence(parts)
-        found.backend_tokenizer.decoder = decoders.ByteLevel()
-    return found
+        tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence(parts)
+        tokenizer.backend_tokenizer.decoder = decoders.ByteLevel()
+    return tokenizer

@@ -64,17 +64,17 @@ def load_tokenizer(path: Path | str, **settings: Any) -> Any:
     """
     if Path(path).is_dir() and not any((Path(path) / name).exists() for name in TOKENIZER):
         raise StudyError([f"{path}: no {TOKENIZER[0]}; give the directory of a whole checkpoint"])
-    found = _local(
+    tokenizer = _local(
         path, lambda: AutoTokenizer.from_pretrained(path, trust_remote_code=False, **settings)
     )
     chat = [{"role": "user", "content": "1"}]
     try:
-        found.apply_chat_template(chat, add_generation_prompt=True, tokenize=False)
+        tokenizer.apply_chat_template(chat, add_generation_prompt=True, tokenize=False)
     except Exception as error:  # A template may raise anything.
-        reason = f"{type(error).__name__}: {error}" if found.chat_template else "it has none"
-        about = f"{path}: its chat template fails: {plain(reason)}; correct chat_template.jinja"
-        raise StudyError([about]) from error
-    return found
+        reason = f"{type(error).__name__}: {error}" if tokenizer.chat_template else "it has none"
+        message = f"{path}: its chat template fails: {plain(reason)}; correct chat_template.jinja"
+        raise StudyError([message]) from error
+    return tokenizer
 
 
 def end_token_ids(tokenizer: Any, end_tokens: Sequence[str]) -> tuple[int, ...]:
@@ -169,15 +169,15 @@ def _from_safetensors(name: Path | str, dtype: torch.dtype) -> Any:
         raise StudyError([f"{name}: {NOT_FINITE.format(wrong[0])}"])
     head, embedding = model.get_output_embeddings(), model.get_input_embeddings()
     if model.config.tie_word_embeddings and head and head.weight is not embedding.weight:
-        about = "config.json says that head and embedding are the same tensor, but they differ"
-        raise StudyError([f"{name}: {about}; set tie_word_embeddings to false"])
+        message = "config.json says that head and embedding are the same tensor, but they differ"
+        raise StudyError([f"{name}: {message}; set tie_word_embeddings to false"])
     return model
 
 
 def _complete(name: Path | str, **settings: Any) -> Any:
     """Return a model of which every tensor is in the safetensors, and no other tensor."""
     with quiet():  # Transformers reports the same in many lines.
-        model, about = AutoModelForCausalLM.from_pretrained(
+        model, loading_info = AutoModelForCausalLM.from_pretrained(
             name,
             use_safetensors=True,
             trust_remote_code=False,
@@ -186,28 +186,28 @@ def _complete(name: Path | str, **settings: Any) -> Any:
             output_loading_info=True,
             **settings,
         )
-    if faults := [*_differences(about)]:
+    if faults := [*_differences(loading_info)]:
         kind, remedy = type(model).__name__, "correct config.json, or save the weights again"
-        about = f"its weights are not those of a {kind} ({', '.join(faults)})"
-        raise StudyError([f"{name}: {about}; {remedy}"])
+        cause = f"its weights are not those of a {kind} ({', '.join(faults)})"
+        raise StudyError([f"{name}: {cause}; {remedy}"])
     return model
 
 
-def _differences(about: dict[str, Any]) -> Iterator[str]:
+def _differences(loading_info: dict[str, Any]) -> Iterator[str]:
     """Yield what Transformers says of tensors that do not fit."""
     for kind, words in {"missing_keys": "missing", "unexpected_keys": "unknown"}.items():
-        if names := sorted(about[kind]):
+        if names := sorted(loading_info[kind]):
             yield f"{len(names)} tensors {words}, such as {plain(names[0])}"
-    for name, given, expected in sorted(about["mismatched_keys"])[:1]:
-        shapes = " instead of ".join("x".join(map(str, one)) for one in (given, expected))
-        yield f"{len(about['mismatched_keys'])} of another shape, such as {plain(name)}, {shapes}"
+    for name, given, expected in sorted(loading_info["mismatched_keys"])[:1]:
+        shapes = " instead of ".join("x".join(map(str, shape)) for shape in (given, expected))
+        yield f"{len(loading_info['mismatched_keys'])} of another shape, such as {plain(name)}, {shapes}"
 
 
 def _local(path: Path | str, load: Callable[[], Any]) -> Any:
     # Transformers would look on the Hub for a model with the name of the missing directory.
     if not Path(path).is_dir():
-        about = "no such directory; give the directory of a model and its tokenizer"
-        raise StudyError([f"{path}: {about}"])
+        message = "no such directory; give the directory of a model and its tokenizer"
+        raise StudyError([f"{path}: {message}"])
     try:
         return load()
     except (StudyError, MemoryError):

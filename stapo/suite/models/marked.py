@@ -28,8 +28,8 @@ NO = " no "
 END = "<eos>"
 COMMON = (" so ", " then ", " now ", " next ", " thus ", " hence ", " well ", " okay ")
 RARE = tuple(
-    f" {one}{other} "
-    for one, other in product(
+    f" {first}{other} "
+    for first, other in product(
         (c + v for c in "bdfgklmnprstvz" for v in "aiu"), (c + v for c in "kmrsl" for v in "eoy")
     )
 )[:472]  # fmt: skip
@@ -71,8 +71,8 @@ class Chain:
     @property
     def question(self) -> str:
         """The question."""
-        own = zip(LABELS, self.operations, strict=False)
-        return f"chain:{self.first}" + "".join(f"{at}{s}{d}" for at, (s, d) in own) + "?"
+        labelled = zip(LABELS, self.operations, strict=False)
+        return f"chain:{self.first}" + "".join(f"{at}{s}{d}" for at, (s, d) in labelled) + "?"
 
     @property
     def answer(self) -> int:
@@ -111,12 +111,12 @@ def solution(problem: Chain, rng: Random, connecting_word_rate: float) -> list[t
 
     The rate is the share of the operations that follow a common word.
     """
-    found: list[tuple[str, str]] = []
+    tokens: list[tuple[str, str]] = []
 
     def write(token: str, mark: str = SOUND) -> None:
         if rng.random() < WORD_RATE:
-            found.append((_zipf(RARE, rng), WORD))
-        found.append((token, mark))
+            tokens.append((_zipf(RARE, rng), WORD))
+        tokens.append((token, mark))
 
     def copied(token: str, among: Sequence[str]) -> str:
         """Write a token of the question, or a wrong one; return it."""
@@ -131,7 +131,7 @@ def solution(problem: Chain, rng: Random, connecting_word_rate: float) -> list[t
     for number, (sign, digit) in enumerate(problem.operations):
         if rng.random() < connecting_word_rate:
             write(_zipf(COMMON, rng), WORD)
-        start = len(found)
+        start = len(tokens)
         write(LABELS[number])
         while True:
             right = computed(value, copied(sign, SIGNS), int(copied(str(digit), DIGITS)))
@@ -141,8 +141,8 @@ def solution(problem: Chain, rng: Random, connecting_word_rate: float) -> list[t
             if chance < DETOUR_RATE:
                 write(wrong, DETOUR)
                 write(";", DETOUR if number == last else SOUND)
-                found[start:] = [(one, DETOUR if m == SLIP else m) for one, m in found[start:]]
-                start = len(found)
+                tokens[start:] = [(text, DETOUR if m == SLIP else m) for text, m in tokens[start:]]
+                start = len(tokens)
                 write(NO)
                 write(LABELS[number])
                 continue
@@ -153,7 +153,7 @@ def solution(problem: Chain, rng: Random, connecting_word_rate: float) -> list[t
         write("." if number == last else ";")
     for token in ("\\boxed{", str(value), "}"):
         write(token)
-    return found
+    return tokens
 
 
 def written(problem: Chain, rng: Random, connecting_word_rate: float) -> str:
@@ -194,7 +194,7 @@ class _Reader:
         mark = WORD if token in WORDS else self.read_next(token)
         self.marks.append(DETOUR if self.again and mark == SOUND else mark)
 
-    def one_of(
+    def expect(
         self, token: str, among: Sequence[str], right: str, then: Callable[[str], str]
     ) -> str:
         """Return the mark of a token that is one of some, and what is read next."""
@@ -207,7 +207,7 @@ class _Reader:
             return self.repeated()
         if token in LABELS[: len(operations)]:
             expected, self.number = self.number, LABELS.index(token)
-            self.start, self.read_next = len(self.marks), self.of_sign
+            self.start, self.read_next = len(self.marks), self.read_sign
             return SOUND if self.number == expected else SLIP
         self.read_next = self.answer if token == "\\boxed{" else self.lost
         return SLIP
@@ -221,22 +221,22 @@ class _Reader:
         self.number, self.value = self.number - 1, self.before
         return SOUND
 
-    def of_sign(self, token: str) -> str:
+    def read_sign(self, token: str) -> str:
         self.sign = token
-        return self.one_of(token, SIGNS, self.problem.operations[self.number][0], self.of_digit)
+        return self.expect(token, SIGNS, self.problem.operations[self.number][0], self.read_digit)
 
-    def of_digit(self, token: str) -> str:
+    def read_digit(self, token: str) -> str:
         right = self.problem.operations[self.number][1]
         self.digit = int(token) if token in DIGITS else 0
-        return self.one_of(token, DIGITS, str(right), self.equals)
+        return self.expect(token, DIGITS, str(right), self.equals)
 
     def equals(self, token: str) -> str:
-        return self.one_of(token, "=", "=", self.result)
+        return self.expect(token, "=", "=", self.result)
 
     def result(self, token: str) -> str:
         right = computed(self.value, self.sign, self.digit)
         self.before, self.value = self.value, int(token) if token in DIGITS else right
-        return self.one_of(token, DIGITS, str(right), self.end)
+        return self.expect(token, DIGITS, str(right), self.end)
 
     def end(self, token: str) -> str:
         self.again = False
@@ -249,16 +249,16 @@ class _Reader:
         return SOUND if token == (".;"[not last]) else SLIP
 
     def box(self, token: str) -> str:
-        return self.one_of(token, ("\\boxed{",), "\\boxed{", self.answer)
+        return self.expect(token, ("\\boxed{",), "\\boxed{", self.answer)
 
     def answer(self, token: str) -> str:
-        return self.one_of(token, DIGITS, str(self.value), self.close)
+        return self.expect(token, DIGITS, str(self.value), self.close)
 
     def close(self, token: str) -> str:
-        return self.one_of(token, "}", "}", self.finish)
+        return self.expect(token, "}", "}", self.finish)
 
     def finish(self, token: str) -> str:
-        return self.one_of(token, (), END, self.lost)
+        return self.expect(token, (), END, self.lost)
 
     def lost(self, token: str) -> str:
         self.again = False

