@@ -63,10 +63,10 @@ def task_faults(definition: Mapping[str, Any]) -> list[str]:
     metadata = definition.get("metadata", {})
     unknown = sorted(definition.keys() - KEYS)
     unknown += [f"metadata.{key}" for key in sorted(metadata.keys() - METADATA)]
-    found = [f"{key} in its task file: unknown key; remove it" for key in unknown]
+    faults = [f"{key} in its task file: unknown key; remove it" for key in unknown]
     if not is_built_in(metadata.get("answer", "boxed")):
-        found.append(WRONG_READER)
-    return found
+        faults.append(WRONG_READER)
+    return faults
 
 
 def problems_of(definition: Mapping[str, Any]) -> int:
@@ -75,7 +75,7 @@ def problems_of(definition: Mapping[str, Any]) -> int:
     return int(metadata.get("first", metadata["rows"]))
 
 
-def own_definition(name: str, rows: int, sha256: str) -> dict[str, Any]:
+def custom_definition(name: str, rows: int, sha256: str) -> dict[str, Any]:
     """Return the task of a study's own benchmark, in the form of those in `benchmarks/`.
 
     The checksum is that of its questions and answers.

@@ -30,7 +30,9 @@ def check_document(study: Study) -> dict[str, Any]:
         "study": study.name,
         "trainings": [str(run) for run in study.runs()],
         "steps": study.training.steps,
-        "checkpoints": [str(one) for one in study.checkpoints() if study.is_full(one)],
+        "checkpoints": [
+            str(checkpoint) for checkpoint in study.checkpoints() if study.is_full(checkpoint)
+        ],
         "decodings": list(study.run.decodings),
         "responses": sum(study.problems(b) * study.benchmarks[b].samples for b in benchmarks),
         "methods": {
@@ -38,7 +40,7 @@ def check_document(study: Study) -> dict[str, Any]:
             for name in study.run.methods
         },
         "differing": differing(study),
-        "own": list(own_lines(study)),
+        "own": list(file_lines(study)),
         "models": model_lines(study),
         # Of a valid study; `stapo verify` would report some as errors.
         "warnings": [
@@ -55,8 +57,8 @@ def idle(study: Study) -> Iterator[str]:
     """Yield a line for each method that can never act, since all ratios of its trainings are 1."""
     for name in study.run.methods:
         method, training = study.method(name), study.training_of(name)
-        one_update = training.prompts_per_batch == training.prompts_per_mini_batch
-        if one_update and method.settings and not method.acts_on_policy:
+        single_update = training.prompts_per_batch == training.prompts_per_mini_batch
+        if single_update and method.settings and not method.acts_on_policy:
             yield (
                 f"methods.{name}: one update per rollout, in which it changes nothing; set "
                 "training.prompts_per_mini_batch to a part of prompts_per_batch"
@@ -68,27 +70,31 @@ def filtered(study: Study) -> Iterator[str]:
     for name in study.run.methods:
         method, training = study.method(name), study.training_of(name)
         if training.top_p < 1 and method.spec.silences_candidates:
-            about = f"rollouts have top_p {training.top_p:g}: they contain hardly a token of low probability"
-            yield f"methods.{name}: {about}, so that S2T silences next to nothing; set training.top_p: 1.0"
+            cause = f"rollouts have top_p {training.top_p:g}: they contain hardly a token of low probability"
+            yield f"methods.{name}: {cause}, so that S2T silences next to nothing; set training.top_p: 1.0"
 
 
 def unlike_training(study: Study) -> Iterator[str]:
     """Yield a line for each way in which benchmarks ask or read answers otherwise than the training."""
-    found: dict[str, list[str]] = {}
+    benchmarks: dict[str, list[str]] = {}
     training, remedy = study.training, "if this is not intended, set benchmarks.NAME"
     asked = " ".join(training.instruction.split())
     for name in study.run.benchmarks if study.run.methods else ():
         if " ".join(instruction_of(study.task(name)).split()) != asked:
-            about = f"the instruction is not that of the training; {remedy}.instruction"
-            found.setdefault(about, []).append(name)
+            message = f"the instruction is not that of the training; {remedy}.instruction"
+            benchmarks.setdefault(message, []).append(name)
         rewarded, read = reader_name(training.reward), study.answer(name)
         if not is_built_in(training.reward) and study.benchmarks[name].answer is None:
-            about = f"answers are read as {reader_name(read)}, whatever the reward {rewarded} reads"
-            found.setdefault(f"{about}; set benchmarks.NAME.answer", []).append(name)
+            message = (
+                f"answers are read as {reader_name(read)}, whatever the reward {rewarded} reads"
+            )
+            benchmarks.setdefault(f"{message}; set benchmarks.NAME.answer", []).append(name)
         elif is_built_in(training.reward) and read != training.reward:
-            about = f"answers are read as {reader_name(read)}, in the training as {rewarded}"
-            found.setdefault(f"{about}; {remedy}.answer", []).append(name)
-    yield from (f"benchmarks {', '.join(names)}: {about}" for about, names in found.items())
+            message = f"answers are read as {reader_name(read)}, in the training as {rewarded}"
+            benchmarks.setdefault(f"{message}; {remedy}.answer", []).append(name)
+    yield from (
+        f"benchmarks {', '.join(names)}: {message}" for message, names in benchmarks.items()
+    )
 
 
 def unused(study: Study) -> Iterator[str]:
@@ -98,37 +104,41 @@ def unused(study: Study) -> Iterator[str]:
         {*METHODS, *read_study(STUDIES / "paper" / "paper.yaml").methods},
     )
     names = [*study.run.methods, *section.methods, *[section.method] * bool(section.checkpoints)]
-    used = {one for name in names for one in study.lineage(name)}
+    used = {ancestor for name in names for ancestor in study.lineage(name)}
     for name in study.methods:
         if name not in used | known:
             yield f"methods.{name}: not in run.methods, so it is not trained; add it, or remove this"
 
 
-def own_lines(study: Study) -> Iterator[str]:
+def file_lines(study: Study) -> Iterator[str]:
     """Yield a line for each file of the study's own, with the number and checksum of its content."""
     content = resolved_content(study)
     for path, (keys, _) in NAMED.items():
         for section, place in matching(content, path):
             if all(key in section for key in keys):  # Others are not read in this study.
-                found = ", ".join(f"{key}: {section[key]}" for key in keys)
-                yield f"{'.'.join(map(str, place))}: {section[place[-1]]}; {found}"
+                values = ", ".join(f"{key}: {section[key]}" for key in keys)
+                yield f"{'.'.join(map(str, place))}: {section[place[-1]]}; {values}"
 
 
 def print_check(study: Study, console: Console) -> None:
     """Print what a study would run, the settings of its methods, and the doubts."""
-    found = check_document(study)
-    number = len(found["trainings"])
+    document = check_document(study)
+    number = len(document["trainings"])
     lines = [
-        f"{found['study']}: {number} training{'s' * (number != 1)} of {found['steps']} steps, "
-        f"{len(found['checkpoints'])} checkpoints x {len(found['decodings'])} decodings, "
-        f"{found['responses']} responses each"
+        f"{document['study']}: {number} training{'s' * (number != 1)} of {document['steps']} steps, "
+        f"{len(document['checkpoints'])} checkpoints x {len(document['decodings'])} decodings, "
+        f"{document['responses']} responses each"
     ]
     for name in study.run.methods:
         method = study.method(name)
-        shown = {key: one for key, one in method.effective.items() if one is not None}
-        given = ", ".join(f"{key} {one}" for key, one in shown.items())
+        shown = {key: value for key, value in method.effective.items() if value is not None}
+        given = ", ".join(f"{key} {value}" for key, value in shown.items())
         lines += [f"{name}: {method.title}: {method.source}", f"  {given}"]
-    if differs := found["differing"]:
+    if differs := document["differing"]:
         lines.append(f"differs from the paper: {', '.join(differs)}")
-    lines += [*found["own"], *found["models"], *(f"warning: {line}" for line in found["warnings"])]
+    lines += [
+        *document["own"],
+        *document["models"],
+        *(f"warning: {line}" for line in document["warnings"]),
+    ]
     console.print(Text("\n".join(lines)), soft_wrap=True)

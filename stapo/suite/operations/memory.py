@@ -48,8 +48,8 @@ def update_bytes(shape: Shape, tokens: int) -> float:
     layer = KEPT_WIDTHS * shape.hidden + KEPT_HEADS * queries
     layer += KEPT_KEYS * keys + KEPT_GATES * shape.ffn
     # The gradient of the head is summed apart.
-    of_head = NUMBER * shape.vocabulary * shape.hidden
-    return NUMBER * tokens * shape.layers * layer + head_bytes(shape, tokens) + of_head
+    head_gradient = NUMBER * shape.vocabulary * shape.hidden
+    return NUMBER * tokens * shape.layers * layer + head_bytes(shape, tokens) + head_gradient
 
 
 def head_bytes(shape: Shape, tokens: int) -> float:
@@ -122,9 +122,9 @@ def too_large(study: Study, stages: Iterable[str] = SETTING) -> Iterator[str]:
     for (stage, size), names in methods.items():
         needed = max(needed_bytes(study, stage, size, name) for name in names)
         if needed > room:
-            about = f"{stage} {size}: a job needs about {needed / 1e9:.1f} GB of memory"
+            cause = f"{stage} {size}: a job needs about {needed / 1e9:.1f} GB of memory"
             remedy = _remedy(study, stage, size, names, room)
-            yield f"{about}, this machine has {room / 1e9:.1f} for jobs; {remedy}"
+            yield f"{cause}, this machine has {room / 1e9:.1f} for jobs; {remedy}"
 
 
 def _remedy(study: Study, stage: str, size: str, methods: Iterable[str], room: float) -> str:

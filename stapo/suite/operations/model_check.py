@@ -46,7 +46,7 @@ def model_lines(study: Study) -> list[str]:
     Raises:
         StudyError: one line for each reason why a model cannot be trained or evaluated as the study says.
     """
-    found: list[Line] = []
+    report: list[Line] = []
     for size in study.run.sizes:
         model = study.models[size]
         if isinstance(model, TinyModel):
@@ -56,10 +56,10 @@ def model_lines(study: Study) -> list[str]:
         for text, is_error in lines:
             if folder is not None:
                 text = text.removeprefix(f"{folder}: ").removeprefix(f"{shown_path(folder)}: ")
-            found.append(Line(f"models.{size}: {name}: {text}", is_error))
-    if errors := [line.text for line in found if line.is_error]:
+            report.append(Line(f"models.{size}: {name}: {text}", is_error))
+    if errors := [line.text for line in report if line.is_error]:
         raise StudyError(errors)
-    return [line.text for line in found]
+    return [line.text for line in report]
 
 
 def _name(model: HubModel | FolderModel | GgufModel | WheelModel) -> str:
@@ -145,8 +145,8 @@ def _positions(study: Study, config: Any) -> Iterator[Line]:
         limits["training.max_prompt_tokens + max_response_tokens"] = tokens
     for name, tokens in limits.items():
         if tokens > positions:
-            about = f"has {positions:,} positions, and {name} is {tokens:,}"
-            yield Line(f"{about}; decrease the limit, or choose another model")
+            message = f"has {positions:,} positions, and {name} is {tokens:,}"
+            yield Line(f"{message}; decrease the limit, or choose another model")
 
 
 def _tokens(study: Study, tokenizer: Any, rows: int | None) -> Iterator[Line]:
@@ -156,8 +156,8 @@ def _tokens(study: Study, tokenizer: Any, rows: int | None) -> Iterator[Line]:
     vocabulary = tokenizer.get_vocab()
     largest = max(vocabulary.values(), default=0)
     if rows is not None and largest >= rows:
-        about = f"the tokenizer has the id {largest:,}, and the embedding {rows:,} rows"
-        yield Line(f"{about}; take the tokenizer that the model was trained with")
+        message = f"the tokenizer has the id {largest:,}, and the embedding {rows:,} rows"
+        yield Line(f"{message}; take the tokenizer that the model was trained with")
     is_given = study.end_tokens != Study.model_fields["end_tokens"].default
     if is_given and study.end_tokens and not vocabulary.keys() & {*study.end_tokens}:
         given = ", ".join(map(visible, study.end_tokens))
@@ -184,9 +184,9 @@ def _prompts(study: Study, tokenizer: Any) -> Iterator[Line]:
         ]
         limit = training.max_prompt_tokens
         if long := sum(prompt_tokens(tokenizer, chat) > limit for chat in chats):
-            about = f"{long:,} of {len(chats):,} prompts are longer than {limit} tokens"
-            about += " (training.max_prompt_tokens)"
+            message = f"{long:,} of {len(chats):,} prompts are longer than {limit} tokens"
+            message += " (training.max_prompt_tokens)"
             if long == len(chats):
-                yield Line(f"{about}; increase it")
+                yield Line(f"{message}; increase it")
             else:
-                yield note(f"{about} and are left out")
+                yield note(f"{message} and are left out")

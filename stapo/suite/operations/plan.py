@@ -146,9 +146,9 @@ def update_seconds(
     tokens = (responses if device.is_gpu else prompts) * prompt + responses * MEAN_LENGTH * limit
     # Old log-probs, a reference, at most one for the selection, and the update, whose backward pass counts as
     # two forwards.
-    of = study.method(method)
-    passes = 1 + (of.kl_coefficient > 0) + (4 if device.is_gpu else 3)
-    passes += of.reads != "none" and training.statistics == "current"
+    algorithm = study.method(method)
+    passes = 1 + (algorithm.kl_coefficient > 0) + (4 if device.is_gpu else 3)
+    passes += algorithm.reads != "none" and training.statistics == "current"
     flops = passes * shape.forward(tokens, prompt + ATTENDED * limit)
     return generation + flops / (gpus * device.flops * COMPUTE_UTILISATION)
 
@@ -221,21 +221,21 @@ def plan(study: Study, gpu: str = "h200", gpus: int = 8) -> dict[tuple[str, str]
     """
     if gpu not in DEVICES:
         raise StudyError([f"--gpu: unknown device {gpu!r}; known: {', '.join(DEVICES)}"])
-    found: dict[tuple[str, str], Counter[str]] = {}
+    totals: dict[tuple[str, str], Counter[str]] = {}
     for job in jobs_of(study):
         size = job.name.split("/")[0]
         if job.stage in ("base", "train", "intervene", "generate"):
             seconds, disk = _cost(study, job, size, DEVICES[gpu], gpus)
-            of_one = gpus if job.stage == "train" else max(study.gpus_of(job.stage), 1)
+            job_gpus = gpus if job.stage == "train" else max(study.gpus_of(job.stage), 1)
             costs: dict[str, Any] = {"jobs": 1, "hours": seconds / 3600, "disk": disk}
-            costs["gpu_hours"] = costs["hours"] * of_one
-            total = found.setdefault((job.stage, size), Counter(memory=0))
+            costs["gpu_hours"] = costs["hours"] * job_gpus
+            total = totals.setdefault((job.stage, size), Counter(memory=0))
             total.update(costs)
             if job.stage in SETTING and not DEVICES[gpu].is_gpu:
                 method = job.name.split("/")[1]
                 needed = needed_bytes(study, job.stage, size, method)
                 total["memory"] = max(total["memory"], int(needed))
-    return found
+    return totals
 
 
 def _cost(study: Study, job: Job, size: str, device: Device, gpus: int) -> tuple[float, float]:
@@ -250,7 +250,9 @@ def _cost(study: Study, job: Job, size: str, device: Device, gpus: int) -> tuple
         return seconds, weights * (1 + len(study.kept_steps()) + STATES_PER_PARAMETER)
     if job.stage == "intervene":
         return intervene_seconds(study, size, device), 0.0
-    responses = sum(study.problems(name) * one["samples"] for name, one in job.rerun_on.items())
+    responses = sum(
+        study.problems(name) * settings["samples"] for name, settings in job.rerun_on.items()
+    )
     tokens = responses * MEAN_LENGTH * study.evaluation.max_response_tokens
     # Twice: in work and in results.
     return answer_seconds(study, size, device, responses), 2 * tokens * TEXT_BYTES
@@ -280,7 +282,7 @@ def print_plan(study: Study, gpu: str, gpus: int, console: Console, dollars: flo
     console.print(Text(f"{title}, {_gigabytes(disk)} GB of disk ({free})"), soft_wrap=True)
     if study.gpus_of("train"):
         # Trainings beside each other, as many as there is room for.
-        whole = (f"{span(3600 * hours / of)} on {of}" for of in (gpus, 8 * gpus))
+        whole = (f"{span(3600 * hours / count)} on {count}" for count in (gpus, 8 * gpus))
         console.print(Text(f"if no {gpu} ever waits: {', '.join(whole)}"))
     on_cpu = not DEVICES[gpu].is_gpu
     memory = ["GB memory"] * on_cpu

@@ -19,7 +19,7 @@ from stapo.suite.analysis.artefacts import Artefacts
 from stapo.suite.analysis.tables.cases import context_of
 from stapo.suite.operations.status import table_of
 from stapo.suite.study import Study, StudyError
-from stapo.suite.study.files import found_path, named, selection_arguments, sha256_of
+from stapo.suite.study.files import module_path, named, selection_arguments, sha256_of
 from stapo.suite.text import visible
 from stapo.suite.training.selections import with_selection
 
@@ -43,35 +43,35 @@ def preview(reference: str, study: Study, console: Console) -> None:
         METHODS["justrl"],
         title=named(reference),
         selection=reference,
-        selection_sha256=sha256_of(found_path(reference)),
+        selection_sha256=sha256_of(module_path(reference)),
         selection_args=selection_arguments(reference, {}),
     )
-    artefacts, found = Artefacts(study), []
+    artefacts, frames = Artefacts(study), []
     tau_p = float(METHODS["stapo"].arguments["tau_p"])
     for run in study.runs():
         for step, frame in artefacts.tokens(run).groupby("step"):
             gone = ~_kept(method, frame, int(str(step)))
             sign = np.where(frame["advantage"] > 0, "A > 0", "A < 0")
             kind = np.where(frame["probability"] < tau_p, ", rare", ", other")
-            found.append(frame.assign(gone=gone, group=np.char.add(sign, kind)))
-    tokens = pd.concat(found, ignore_index=True)
+            frames.append(frame.assign(gone=gone, group=np.char.add(sign, kind)))
+    tokens = pd.concat(frames, ignore_index=True)
     table = table_of(f"{method.title}, on the recorded tokens of {study.name}", *HEADINGS)
     for name in GROUPS:
-        own = tokens[(tokens["group"] == name) & (tokens["advantage"] != 0)]
-        gone, whole = own["weight"][own["gone"]].sum(), own["weight"].sum()
+        group = tokens[(tokens["group"] == name) & (tokens["advantage"] != 0)]
+        gone, whole = group["weight"][group["gone"]].sum(), group["weight"].sum()
         share = f"{100 * gone / whole if whole else 0:.3g} %"
-        table.add_row(name, str(len(own)), share, f"{gone:.0f} of {whole:.0f}")
+        table.add_row(name, str(len(group)), share, f"{gone:.0f} of {whole:.0f}")
     console.print(table)
     dropped = tokens[tokens["gone"]]
-    for one in dropped.sample(min(EXAMPLES, len(dropped)), random_state=0).to_dict("records"):
-        console.print(Text(_line(one)))
+    for record in dropped.sample(min(EXAMPLES, len(dropped)), random_state=0).to_dict("records"):
+        console.print(Text(_line(record)))
     console.print(Text(f"{len(dropped)} recorded tokens are dropped{NOTE}"))
 
 
 def _kept(method: Method, frame: Any, step: int) -> Any:
     """Return which tokens of a step a selection keeps, (n,) bool, from the table of the recorded ones."""
-    of = frame.groupby(["prompt", "response"])
-    rows, columns = of.ngroup().to_numpy(copy=True), of.cumcount().to_numpy(copy=True)
+    responses = frame.groupby(["prompt", "response"])
+    rows, columns = responses.ngroup().to_numpy(copy=True), responses.cumcount().to_numpy(copy=True)
     shape = rows.max() + 1, columns.max() + 1
     mask = torch.zeros(shape, dtype=torch.bool)
     mask[rows, columns] = True
@@ -88,6 +88,6 @@ def _kept(method: Method, frame: Any, step: int) -> Any:
     return keep[rows, columns].numpy()
 
 
-def _line(one: Any) -> str:
-    numbers = f"p {one['probability']:.4f}, entropy {one['entropy']:.3f}, A {one['advantage']:+.2f}"
-    return f"{numbers}: {visible(context_of(one['before'], one['token'], one['after']))}"
+def _line(record: Any) -> str:
+    numbers = f"p {record['probability']:.4f}, entropy {record['entropy']:.3f}, A {record['advantage']:+.2f}"
+    return f"{numbers}: {visible(context_of(record['before'], record['token'], record['after']))}"

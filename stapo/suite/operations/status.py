@@ -81,87 +81,89 @@ class Progress:
 
 def progress(study: Study, root: Path = Path()) -> list[Progress]:
     """Return how far every job is; what other settings left behind is `outdated`."""
-    of, logs = jobs_of(study), _logs_of(root, study.name)
+    jobs, logs = jobs_of(study), _logs_of(root, study.name)
     scored = {
-        job: STAGES["score"].recorded(job, root) == job.fingerprint for job in of.all("score")
+        job: STAGES["score"].recorded(job, root) == job.fingerprint for job in jobs.all("score")
     }
     # Weights are not looked at: a finished study may have lost them, as in git.
-    return [_progress(of, job, root, logs, scored) for job in of if job.outputs]
+    return [_progress(jobs, job, root, logs, scored) for job in jobs if job.outputs]
 
 
 def status_document(study: Study, root: Path = Path()) -> dict[str, Any]:
     """Return the document of `stapo status --json`."""
-    jobs = [asdict(one) for one in progress(study, root)]
-    failed = any(one["state"] == "failed" for one in jobs)
+    jobs = [asdict(job) for job in progress(study, root)]
+    failed = any(job["state"] == "failed" for job in jobs)
     return {"study": study.name, "failed": failed, "jobs": jobs}
 
 
 def print_status(study: Study, console: Console, root: Path = Path()) -> bool:
     """Print one screen; return whether nothing failed."""
-    found = progress(study, root)
-    console.print(_stage_table(study, found))
-    if trainings := [one for one in found if one.stage == "train"]:
+    jobs = progress(study, root)
+    console.print(_stage_table(study, jobs))
+    if trainings := [job for job in jobs if job.stage == "train"]:
         console.print(_training_table(trainings))
-    for state, line in _notes(found):
+    for state, line in _notes(jobs):
         console.print(Text(line, style=STYLES.get(state, "")))
-    return all(one.state != "failed" for one in found)
+    return all(job.state != "failed" for job in jobs)
 
 
-def lines_of(state: str, found: Sequence[Progress]) -> list[str]:
+def lines_of(state: str, jobs: Sequence[Progress]) -> list[str]:
     """Return a line for each reason why jobs are in a state."""
-    return [line for about, line in _notes(found) if about == state]
+    return [line for key, line in _notes(jobs) if key == state]
 
 
-def _notes(found: Sequence[Progress]) -> list[tuple[str, str]]:
+def _notes(jobs: Sequence[Progress]) -> list[tuple[str, str]]:
     """Return state and line for each note; jobs with the same one share a line."""
     names: dict[tuple[str, str], list[str]] = {}
-    for one in found:
-        names.setdefault((one.state, one.note), []).append(f"{one.stage} {one.name}".rstrip())
+    for job in jobs:
+        names.setdefault((job.state, job.note), []).append(f"{job.stage} {job.name}".rstrip())
     lines = []
-    for (state, note), of in names.items():
-        some = of[0] if len(of) == 1 else f"{len(of)} jobs, such as {of[0]}"
+    for (state, note), group in names.items():
+        some = group[0] if len(group) == 1 else f"{len(group)} jobs, such as {group[0]}"
         lines += [(state, f"{state}: {some}: {note}")] * bool(note)
     return lines
 
 
 def _progress(
-    of: Jobs, job: Job, root: Path, logs: Mapping[str, Path], scored: Mapping[Job, bool]
+    jobs: Jobs, job: Job, root: Path, logs: Mapping[str, Path], scored: Mapping[Job, bool]
 ) -> Progress:
-    own = Progress(job.stage, job.name, *_published(job, root))
+    status = Progress(job.stage, job.name, *_published(job, root))
     work = root / WORK.get(job.stage, "").format(fingerprint=job.fingerprint)
     if job.stage == "generate":
-        own = _answered(of, own, job, work, scored)
+        status = _answered(jobs, status, job, work, scored)
     if job.stage == "train":
-        metrics = root / job.outputs[0] if own.state == "done" else work / paths.METRICS_FILE
-        own = _measured(own, metrics, of.study.training.steps)
-    if own.state == "done":
-        return own
+        metrics = root / job.outputs[0] if status.state == "done" else work / paths.METRICS_FILE
+        status = _measured(status, metrics, jobs.study.training.steps)
+    if status.state == "done":
+        return status
     # The scores of a checkpoint under a decoding share a log.
     named = job.name.rpartition("/")[0] if job.stage == "score" else job.name
-    log = logs.get(of.made_by(job.stage, named)) if logs else None
-    return _unfinished(own, work if job.stage in WORK else None, log)
+    log = logs.get(jobs.made_by(job.stage, named)) if logs else None
+    return _unfinished(status, work if job.stage in WORK else None, log)
 
 
-def _unfinished(own: Progress, work: Path | None, log: Path | None) -> Progress:
+def _unfinished(status: Progress, work: Path | None, log: Path | None) -> Progress:
     """Return the progress of a job without results by what locked its work directory, and by its log."""
     since = modified(work / "lock") if work else 0.0
     host, holds = _owner(work / "lock") if work and since else ("", False)
-    built = work and own.stage == "base" and modified(work / "model" / SUMS)
+    built = work and status.stage == "base" and modified(work / "model" / SUMS)
     error = error_in(log, since)
     if holds:
-        return replace(own, state="running")
-    if since and (0 < own.of <= own.done or built):
-        return replace(own, state="waiting", note=IN_WORK)
+        return replace(status, state="running")
+    if since and (0 < status.of <= status.done or built):
+        return replace(status, state="waiting", note=IN_WORK)
     if work and not error and host not in ("", os.uname().nodename):
         # Locks of another host are not seen here.
         news = max([since, *(modified(path) for path in work.glob("*.jsonl"))])
-        about = f"on {host}; last news {span(time.time() - news)} ago"
-        return replace(own, state="running", note="; ".join(filter(None, (about, own.note))))
+        message = f"on {host}; last news {span(time.time() - news)} ago"
+        return replace(
+            status, state="running", note="; ".join(filter(None, (message, status.note)))
+        )
     if error:
         state, note = ("stopped", BY_SIGNAL) if CTRL_C.search(error) else ("failed", error)
     else:
-        state, note = ("stopped", KILLED) if since else (own.state, own.note)
-    return replace(own, state=state, note=note)
+        state, note = ("stopped", KILLED) if since else (status.state, status.note)
+    return replace(status, state=state, note=note)
 
 
 def _owner(lock: Path) -> tuple[str, bool]:
@@ -175,12 +177,12 @@ def _owner(lock: Path) -> tuple[str, bool]:
 
 def _logs_of(root: Path, study: str) -> dict[str, Path]:
     """Return fingerprint -> newest log of the job that has it."""
-    found: dict[str, Path] = {}
+    logs: dict[str, Path] = {}
     for path in sorted((root / "logs" / study).rglob("*.log"), key=modified):
         with suppress(OSError, DamagedFileError), open_file(path) as stream:
             head = stream.read(LOG_BYTES).decode(errors="replace")
-            found |= dict.fromkeys(STARTED.findall(head), path)
-    return found
+            logs |= dict.fromkeys(STARTED.findall(head), path)
+    return logs
 
 
 def error_in(log: Path | None, since: float) -> str | None:
@@ -218,18 +220,18 @@ def _published(job: Job, root: Path) -> tuple[str, str]:
 
 
 def _answered(
-    of: Jobs, own: Progress, job: Job, work: Path, scored: Mapping[Job, bool]
+    jobs: Jobs, status: Progress, job: Job, work: Path, scored: Mapping[Job, bool]
 ) -> Progress:
     """Return how many responses there are; those that are scored count, wherever they are."""
     asked = {
-        name: of.study.problems(name) * settings["samples"]
+        name: jobs.study.problems(name) * settings["samples"]
         for name, settings in job.rerun_on.items()
     }
-    done = {name: scored[of.job("score", f"{job.name}/{name}")] for name in asked}
-    found = sum(n if done[name] else min(_stored(work, name), n) for name, n in asked.items())
-    of_all = sum(asked.values())
-    is_done = all(done.values()) or (own.state == "done" and found == of_all)
-    return replace(own, done=found, of=of_all, state="done" if is_done else "waiting")
+    done = {name: scored[jobs.job("score", f"{job.name}/{name}")] for name in asked}
+    responses = sum(n if done[name] else min(_stored(work, name), n) for name, n in asked.items())
+    total = sum(asked.values())
+    is_done = all(done.values()) or (status.state == "done" and responses == total)
+    return replace(status, done=responses, of=total, state="done" if is_done else "waiting")
 
 
 def _stored(work: Path, benchmark: str) -> int:
@@ -239,7 +241,7 @@ def _stored(work: Path, benchmark: str) -> int:
     return text_of(newest).count("\n") if newest else 0
 
 
-def _measured(own: Progress, metrics: Path, steps: int) -> Progress:
+def _measured(status: Progress, metrics: Path, steps: int) -> Progress:
     """Return a training's progress with what the last of its records says that can be read."""
     text = text_of(metrics)
     touched = TOUCHED.findall(text)
@@ -248,11 +250,11 @@ def _measured(own: Progress, metrics: Path, steps: int) -> Progress:
         with suppress(ValueError, RecursionError):
             record = json.loads(line)
             if isinstance(record, dict) and type(step := record.get("step")) is int:
-                found = (record.get(name) for name in ("reward", "entropy"))
-                numbers = [x if isinstance(x, float) and isfinite(x) else None for x in found]
-                own = replace(own, done=step, of=steps, acted=acted)
-                return replace(own, reward=numbers[0], entropy=numbers[1])
-    return replace(own, of=steps)
+                values = (record.get(name) for name in ("reward", "entropy"))
+                numbers = [x if isinstance(x, float) and isfinite(x) else None for x in values]
+                status = replace(status, done=step, of=steps, acted=acted)
+                return replace(status, reward=numbers[0], entropy=numbers[1])
+    return replace(status, of=steps)
 
 
 def span(seconds: float) -> str:
@@ -272,23 +274,23 @@ def table_of(title: str, *headings: str) -> Table:
     return table
 
 
-def _stage_table(study: Study, found: Sequence[Progress]) -> Table:
+def _stage_table(study: Study, jobs: Sequence[Progress]) -> Table:
     table = table_of(f"{study.name}: stages", "stage", "jobs", "states", "of them")
-    for stage in dict.fromkeys(one.stage for one in found):
-        own = [one for one in found if one.stage == stage]
-        states = Counter(one.state for one in own)
+    for stage in dict.fromkeys(job.stage for job in jobs):
+        group = [job for job in jobs if job.stage == stage]
+        states = Counter(job.state for job in group)
         shown = ", ".join(f"{count} {state}" for state, count in states.items())
-        wanted, what = sum(one.of for one in own), "steps" if stage == "train" else "responses"
-        counted = f"{sum(one.done for one in own):,} of {wanted:,} {what}" if wanted else ""
-        table.add_row(*map(Text, (stage, str(len(own)), shown, counted)))
+        wanted, what = sum(job.of for job in group), "steps" if stage == "train" else "responses"
+        counted = f"{sum(job.done for job in group):,} of {wanted:,} {what}" if wanted else ""
+        table.add_row(*map(Text, (stage, str(len(group)), shown, counted)))
     return table
 
 
 def _training_table(trainings: Sequence[Progress]) -> Table:
     table = table_of("trainings", "training", "state", "step", "acted in", "reward", "entropy")
-    for one in trainings:
-        numbers = ["" if x is None else f"{x:.3f}" for x in (one.reward, one.entropy)]
-        acted = "" if one.acted is None else str(one.acted)
-        shown = (one.name, one.state, f"{one.done} of {one.of}", acted, *numbers)
-        table.add_row(*map(Text, shown), style=STYLES.get(one.state, ""))
+    for job in trainings:
+        numbers = ["" if x is None else f"{x:.3f}" for x in (job.reward, job.entropy)]
+        acted = "" if job.acted is None else str(job.acted)
+        shown = (job.name, job.state, f"{job.done} of {job.of}", acted, *numbers)
+        table.add_row(*map(Text, shown), style=STYLES.get(job.state, ""))
     return table

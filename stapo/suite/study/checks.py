@@ -45,7 +45,7 @@ def _unknown(
             yield place, f"{name!r} is listed twice; remove one"
         elif str(name) not in choices:
             like = "".join(
-                f"did you mean {one}? " for one in get_close_matches(str(name), choices, 1)
+                f"did you mean {choice}? " for choice in get_close_matches(str(name), choices, 1)
             )
             yield place, f"unknown name {name!r}; {like}known{where}: {', '.join(choices)}"
         seen.add(name)
@@ -68,8 +68,8 @@ def _names(study: Study) -> Iterator[Problem]:
         for name in map(str, names):
             other = first.setdefault(slug(name).lower(), name)
             if other != name:
-                about = "are equal where . + and - are _ and case is ignored; rename one"
-                yield ("run", section), f"{other!r} and {name!r} {about}"
+                message = "are equal where . + and - are _ and case is ignored; rename one"
+                yield ("run", section), f"{other!r} and {name!r} {message}"
     if study.name.lower().endswith(".md"):
         yield (
             ("name",),
@@ -100,19 +100,19 @@ def _benchmarks(study: Study) -> Iterator[Problem]:
             if name in tasks:
                 yield place, "is also a benchmark of benchmarks/; choose another name"
         elif name not in tasks:
-            about = f"no task of this name in benchmarks/; known: {', '.join(tasks)}"
-            yield place, f"{about}; or name a `file` of your own"
+            message = f"no task of this name in benchmarks/; known: {', '.join(tasks)}"
+            yield place, f"{message}; or name a `file` of your own"
         else:
             yield from ((place, fault) for fault in task_faults(tasks[name]))
-            for key, about in _unfit(given, tasks[name]["metadata"]):
-                yield (*place, key), about
+            for key, message in _unfit(given, tasks[name]["metadata"]):
+                yield (*place, key), message
 
 
 def _unfit(given: BenchmarkSettings, metadata: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield the settings that do not fit a task of `benchmarks/`."""
     if given.samples < (least := metadata.get("minimum_samples", 1)):
-        about = f"{given.samples} are too few for its number of problems; use at least {least}"
-        yield "samples", about
+        message = f"{given.samples} are too few for its number of problems; use at least {least}"
+        yield "samples", message
     if (given.rows or 0) > metadata["rows"]:
         yield "rows", f"it has only {metadata['rows']} problems; use at most as many"
     if given.sha256:
@@ -145,12 +145,12 @@ def _bases(study: Study) -> Iterator[Problem]:
     for name, given in study.methods.items():
         line = study.lineage(name)
         if line[-1] == name and len(line) > 1:
-            about = f"is in a cycle: {' -> '.join(line)}; choose another base"
-            yield ("methods", name, "base"), about
+            message = f"is in a cycle: {' -> '.join(line)}; choose another base"
+            yield ("methods", name, "base"), message
         elif line[-1] not in METHODS and len(line) <= 2:
             # An error in a base of the base is reported for that base.
             place = ("methods", name, *(("base",) if given.base else ()))
-            known = (one for one in (*METHODS, *study.methods) if one != name)
+            known = (other for other in (*METHODS, *study.methods) if other != name)
             yield from _unknown(place, [line[-1]], known)
         elif name in METHODS and _is_sound(study, name) and study.origin_of(name) != name:
             yield ("methods", name, "base"), "this is a method of the suite; choose another name"
@@ -162,15 +162,15 @@ def _methods(study: Study) -> Iterator[Problem]:
         place = ("methods", name)
         if _is_sound(study, name):
             for key in given.model_dump(exclude_none=True):
-                if about := _foreign(study, name, key):
-                    yield (*place, key), about
+                if message := _foreign(study, name, key):
+                    yield (*place, key), message
             method = study.method(name)
             if method.part("surrogate").of_responses and method.selection != "keep_all":
-                about = f"{method.surrogate} has one ratio per response, of which no token"
-                yield place, f"the surrogate {about} can be silenced; start from justrl"
+                message = f"{method.surrogate} has one ratio per response, of which no token"
+                yield place, f"the surrogate {message} can be silenced; start from justrl"
         if given.selection and name in METHODS:
-            about = "a selection of your own needs a name of its own"
-            yield (*place, "selection"), f"{about}: methods: {{mine: {{base: {name}, ...}}}}"
+            message = "a selection of your own needs a name of its own"
+            yield (*place, "selection"), f"{message}: methods: {{mine: {{base: {name}, ...}}}}"
         for key in ("selection_sha256", "selection_args"):
             if getattr(given, key) and not given.selection:
                 yield (*place, key), "only beside a `selection` of your own; add it, or remove this"
@@ -179,23 +179,23 @@ def _methods(study: Study) -> Iterator[Problem]:
 def _foreign(study: Study, name: str, key: str) -> str | None:
     """Return why a setting has no effect on a method, None if it has one."""
     method = study.method(name)
-    line = [study.methods[one] for one in study.lineage(name) if one in study.methods]
+    line = [study.methods[parent] for parent in study.lineage(name) if parent in study.methods]
     if key in ARGUMENTS:
-        if any(one.selection is not None for one in line):
+        if any(settings.selection is not None for settings in line):
             return "its selection is your own; set its arguments under selection_args"
         takes = [*METHODS[study.origin_of(name)].spec.arguments]
-        about = (
+        message = (
             f"the selection of {name} has no such setting; it takes {', '.join(takes) or 'none'}"
         )
     elif key in PART_ARGUMENTS:
         takes = [key for kind in PARTS for key in method.part(kind).arguments]
-        about = f"none of its parts takes it; they take {', '.join(takes) or 'nothing'}"
+        message = f"none of its parts takes it; they take {', '.join(takes) or 'nothing'}"
     elif key in CLIPS:
         takes = [*method.part("surrogate").clips]
-        about = f"the surrogate {method.surrogate} does not take it"
+        message = f"the surrogate {method.surrogate} does not take it"
     else:
         return None
-    return None if key in takes else about
+    return None if key in takes else message
 
 
 def _titles(study: Study) -> Iterator[Problem]:
@@ -204,8 +204,8 @@ def _titles(study: Study) -> Iterator[Problem]:
     for name in filter(partial(_is_sound, study), dict.fromkeys(study.run.methods)):
         title = study.title(name)
         if title in rows:
-            about = f"{title!r} is also the title of {rows[title]}; choose another"
-            yield ("methods", name, "title"), about
+            message = f"{title!r} is also the title of {rows[title]}; choose another"
+            yield ("methods", name, "title"), message
         rows.setdefault(title, name)
 
 
@@ -213,17 +213,17 @@ def _batches(study: Study) -> Iterator[Problem]:
     """Report batches that mini-batches do not divide, and penalties for every response."""
     trained: dict[Place, TrainingSettings] = {("training",): study.training}
     for name in filter(partial(_is_sound, study), study.run.methods):
-        if (own := study.training_of(name)) != study.training:
-            trained["methods", name, "training"] = own
+        if (settings := study.training_of(name)) != study.training:
+            trained["methods", name, "training"] = settings
     for place, training in trained.items():
         batch, mini = training.prompts_per_batch, training.prompts_per_mini_batch
         if batch % mini:
-            about = f"{mini} does not divide prompts_per_batch {batch}; choose a divisor"
-            yield (*place, "prompts_per_mini_batch"), about
+            message = f"{mini} does not divide prompts_per_batch {batch}; choose a divisor"
+            yield (*place, "prompts_per_mini_batch"), message
         buffer, limit = training.overlong_buffer_tokens or 0, training.max_response_tokens
         if buffer >= limit:
-            about = f"{buffer} are not below max_response_tokens {limit}; choose fewer"
-            yield (*place, "overlong_buffer_tokens"), about
+            message = f"{buffer} are not below max_response_tokens {limit}; choose fewer"
+            yield (*place, "overlong_buffer_tokens"), message
 
 
 def _others(study: Study) -> Iterator[Problem]:
@@ -233,25 +233,27 @@ def _others(study: Study) -> Iterator[Problem]:
         yield ("evaluation", "verdict"), "verifier, but evaluation.verifier names none; add it"
     section = study.interventions
     if section.checkpoints:
-        known = [str(one) for one in study.checkpoints()]
+        known = [str(checkpoint) for checkpoint in study.checkpoints()]
         yield from _unknown(("interventions", "checkpoints"), section.checkpoints, known)
-        usable = [name for name, one in METHODS.items() if one.spec.silences_candidates]
+        usable = [name for name, preset in METHODS.items() if preset.spec.silences_candidates]
         method = study.method(section.method) if _is_sound(study, section.method) else None
         if not method or not method.spec.silences_candidates or method.kl_coefficient > 0:
-            about = "is unknown, silences no candidates, or has a KL term"
+            message = "is unknown, silences no candidates, or has a KL term"
             known = [*usable, *study.methods]
             yield (
                 ("interventions", "method"),
-                f"{section.method} {about}; choose from {', '.join(known)}",
+                f"{section.method} {message}; choose from {', '.join(known)}",
             )
     yield from _unknown(("interventions", "methods"), section.methods, [*METHODS, *study.methods])
     for name in section.methods:
         if _is_sound(study, name) and study.method(name).kl_coefficient > 0:
-            about = f"{name} has a KL term, for which interventions have no reference; leave it out"
-            yield ("interventions", "methods"), about
+            message = (
+                f"{name} has a KL term, for which interventions have no reference; leave it out"
+            )
+            yield ("interventions", "methods"), message
     run, steps = study.run, len(study.kept_steps()) + 1
     checkpoints = len(run.sizes) * (1 + len(run.methods) * len(run.seeds) * steps)
     cells = checkpoints * len(run.decodings) * len(run.benchmarks)
     if cells > MAX_CELLS:
-        about = f"{cells} score files, more than {MAX_CELLS}; choose fewer of something"
-        yield ("run",), about
+        message = f"{cells} score files, more than {MAX_CELLS}; choose fewer of something"
+        yield ("run",), message

@@ -26,7 +26,7 @@ class Strict(BaseModel):
     @classmethod
     def _no_boolean(cls, value: Any) -> Any:
         if isinstance(value, bool) or (
-            isinstance(value, list) and any(one is True or one is False for one in value)
+            isinstance(value, list) and any(item is True or item is False for item in value)
         ):
             raise ValueError("no setting is true or false; put text in quotes")
         return value
@@ -42,7 +42,7 @@ def off(description: str, **bounds: Any) -> Any:
 
 
 def _visible(text: str) -> str:
-    if hidden := [one for one in text if visible(one) != one]:
+    if hidden := [character for character in text if visible(character) != character]:
         raise ValueError(f"the character {escape(hidden[0])} is not allowed; remove it")
     return text
 

@@ -66,8 +66,8 @@ class RowsFile:
         """
         rows = read_rows(self.path)
         if rows_checksum(rows) != self.sha256:
-            about = "its rows changed since the study was read; run snakemake again"
-            raise StudyError([f"{self.path}: {about}"])
+            message = "its rows changed since the study was read; run snakemake again"
+            raise StudyError([f"{self.path}: {message}"])
         return rows
 
 
@@ -100,8 +100,8 @@ def read_rows(path: Path, is_unique: bool = False, columns: tuple[str, ...] = CO
             faults[f"{shown_path(path)}, line {number}: {error}"] = error
     no_json = all(isinstance(error, json.JSONDecodeError) for error in faults.values())
     if not rows and len(faults) > 1 and no_json:
-        about = 'no line is JSON; expected lines such as {"question": "1 + 1 = ?", "answer": 2}'
-        raise StudyError([f"{shown_path(path)}: {about}"])
+        message = 'no line is JSON; expected lines such as {"question": "1 + 1 = ?", "answer": 2}'
+        raise StudyError([f"{shown_path(path)}: {message}"])
     if faults or not rows:
         raise StudyError([*faults] or [f"{shown_path(path)}: no rows"])
     return rows
@@ -130,8 +130,8 @@ def _row(line: str, columns: tuple[str, ...]) -> Row:
                 f"column {key!r}: a whole number with a point ({cell}); write {int(cell)}"
             )
         if not isinstance(cell, str) or not cell.strip():
-            found = f"found {cell!r}; its columns: {', '.join(record)}"
-            raise ValueError(f"column {key!r}: expected text or a number, {found}")
+            detail = f"found {cell!r}; its columns: {', '.join(record)}"
+            raise ValueError(f"column {key!r}: expected text or a number, {detail}")
         if len(cell.encode()) > MOST_BYTES:  # A lone surrogate cannot be encoded, a ValueError.
             raise ValueError(f"column {key!r}: longer than {MOST_BYTES} bytes; shorten it")
     return {key: record[key].strip() for key in columns}
@@ -152,7 +152,7 @@ def reader_name(setting: Setting) -> str:
     return named(setting) if isinstance(setting, str) else f'after "{setting["after"]}"'
 
 
-def found_path(reference: str) -> Path:
+def module_path(reference: str) -> Path:
     """Return the file of a reference."""
     return Path(reference.rpartition(":")[0])
 
@@ -172,20 +172,22 @@ def selection_arguments(reference: str, given: Arguments) -> Arguments:
     Raises:
         StudyError: no such function or setting, or a default that is neither a finite number nor a text.
     """
-    function, name = function_name(reference), shown_path(found_path(reference))
-    tree = _parsed(found_path(reference))
-    found = [one for one in tree.body if isinstance(one, ast.FunctionDef) and one.name == function]
-    if not found:
+    function, name = function_name(reference), shown_path(module_path(reference))
+    tree = _parsed(module_path(reference))
+    functions = [
+        node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == function
+    ]
+    if not functions:
         raise StudyError([f"{name}: no function {function} at its top level"])
-    taken = found[-1].args
-    names = [one.arg for one in (*taken.posonlyargs, *taken.args, *taken.kwonlyargs)]
+    taken = functions[-1].args
+    names = [argument.arg for argument in (*taken.posonlyargs, *taken.args, *taken.kwonlyargs)]
     # Of positional arguments, the last ones have defaults.
     written = [*taken.defaults, *taken.kw_defaults]
     literals = dict(zip(names[::-1], map(_literal, written[::-1]), strict=False))
     defaults = {key: literals.get(key) for key in names[TABLES:] if key != SEED}
-    about = "needs a default that is a finite number or a text"
+    message = "needs a default that is a finite number or a text"
     errors = [
-        f"{name}: argument {key} of {function} {about}"
+        f"{name}: argument {key} of {function} {message}"
         for key, value in defaults.items()
         if value is None
     ]
@@ -203,7 +205,7 @@ def require_name(reference: str) -> None:
     Raises:
         StudyError: it does not.
     """
-    path, name = found_path(reference), function_name(reference)
+    path, name = module_path(reference), function_name(reference)
     names: set[str] = set()
     nodes = list[ast.AST]([_parsed(path)])
     for node in nodes:  # It grows.
@@ -211,7 +213,7 @@ def require_name(reference: str) -> None:
             names.add(node.name)
             continue
         if isinstance(node, ast.Import | ast.ImportFrom):
-            names |= {(one.asname or one.name).partition(".")[0] for one in node.names}
+            names |= {(alias.asname or alias.name).partition(".")[0] for alias in node.names}
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             names.add(node.id)
         nodes += ast.iter_child_nodes(node)
@@ -230,8 +232,8 @@ def _parsed(path: Path) -> ast.Module:
     try:
         return ast.parse(content)
     except SyntaxError as error:
-        about = f", line {error.lineno}" * bool(error.lineno) + f": not Python: {error.msg}"
-        raise StudyError([f"{shown_path(path)}{about}"]) from error
+        line = f", line {error.lineno}" * bool(error.lineno)
+        raise StudyError([f"{shown_path(path)}{line}: not Python: {error.msg}"]) from error
     except (ValueError, RecursionError, MemoryError) as error:
         raise StudyError([f"{shown_path(path)}: not Python ({error})"]) from error
 
@@ -253,21 +255,21 @@ def load(reference: str, sha256: str) -> Callable[..., Any]:
     Raises:
         StudyError: it is missing, it raises an error, or its file has another checksum.
     """
-    path = found_path(reference)
+    path = module_path(reference)
     content = read_file(path)
     if hashlib.sha256(content).hexdigest() != sha256:
-        about = f"its SHA-256 is not the study's ({sha256[:12]}…)"
-        about = f"{path}: changed since the study was read, {about}; run snakemake again"
-        raise StudyError([about])
+        message = f"its SHA-256 is not the study's ({sha256[:12]}…)"
+        message = f"{path}: changed since the study was read, {message}; run snakemake again"
+        raise StudyError([message])
     try:
         with _limited(named(reference)), _unchanged():
-            found = getattr(_executed(path, content), function_name(reference))
+            attribute = getattr(_executed(path, content), function_name(reference))
     except (Exception, SystemExit) as error:  # A module may raise anything on import.
-        about = f"{reference}: {type(error).__name__}: {error}"
-        raise StudyError([f"{about}; fix the module"]) from error
-    if not callable(found):
-        raise StudyError([f"{reference} is not a function, its type is {type(found).__name__}"])
-    function: Callable[..., Any] = found
+        message = f"{reference}: {type(error).__name__}: {error}"
+        raise StudyError([f"{message}; fix the module"]) from error
+    if not callable(attribute):
+        raise StudyError([f"{reference} is not a function, its type is {type(attribute).__name__}"])
+    function: Callable[..., Any] = attribute
     return function
 
 
@@ -276,7 +278,7 @@ class Overdue(BaseException):
 
 
 @contextmanager
-def _limited(about: str) -> Iterator[None]:
+def _limited(name: str) -> Iterator[None]:
     """End an endless loop, which would hold all processors until somebody looks.
 
     Code that catches everything is interrupted again each second; then the process ends.
@@ -289,7 +291,7 @@ def _limited(about: str) -> Iterator[None]:
         if times > MOST_INTERRUPTS:
             os.write(
                 2,
-                f"\nstapo: {about}: not done after {OWN_SECONDS:g} s; fix the function\n".encode(),
+                f"\nstapo: {name}: not done after {OWN_SECONDS:g} s; fix the function\n".encode(),
             )
             os._exit(1)
         raise Overdue
@@ -311,11 +313,11 @@ def _unchanged() -> Iterator[None]:
     """Put back what a function may change for all: random states, working directory, torch's defaults."""
     numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
     folder, state = Path.cwd(), random.getstate()
-    of_numpy = numpy.random.get_state() if numpy else None
+    numpy_state = numpy.random.get_state() if numpy else None
     if torch:
-        of_torch, of_devices = torch.get_rng_state(), None
+        torch_state, cuda_states = torch.get_rng_state(), None
         if torch.cuda.is_initialized():
-            of_devices = torch.cuda.get_rng_state_all()
+            cuda_states = torch.cuda.get_rng_state_all()
         dtype, has_gradient, threads = (
             torch.get_default_dtype(), torch.is_grad_enabled(), torch.get_num_threads()
         )  # fmt: skip
@@ -326,11 +328,11 @@ def _unchanged() -> Iterator[None]:
         os.chdir(folder)
         random.setstate(state)
         if numpy:
-            numpy.random.set_state(of_numpy)
+            numpy.random.set_state(numpy_state)
         if torch:
-            torch.set_rng_state(of_torch)
-            if of_devices is not None:
-                torch.cuda.set_rng_state_all(of_devices)
+            torch.set_rng_state(torch_state)
+            if cuda_states is not None:
+                torch.cuda.set_rng_state_all(cuda_states)
             if torch.get_default_device() != device:
                 torch.set_default_device(device)
             torch.set_default_dtype(dtype)
@@ -346,11 +348,11 @@ def own_code(reference: str) -> Iterator[None]:
         with _limited(named(reference)), _unchanged():
             yield
     except (Exception, SystemExit) as error:
-        path, steps = str(found_path(reference)), traceback.extract_tb(error.__traceback__)
-        where = [f", line {one.lineno}" for one in steps if one.filename == path][-1:]
+        path, steps = str(module_path(reference)), traceback.extract_tb(error.__traceback__)
+        where = [f", line {frame.lineno}" for frame in steps if frame.filename == path][-1:]
         # `contextmanager` would take a RuntimeError whose cause is a StopIteration for that StopIteration.
-        about = f"{named(reference)}{''.join(where)}: {error!r}; fix the function"
-        raise TypeError(about) from error
+        message = f"{named(reference)}{''.join(where)}: {error!r}; fix the function"
+        raise TypeError(message) from error
 
 
 @cache
@@ -367,8 +369,8 @@ def _executed(path: Path, content: bytes) -> ModuleType:
 
 def model_files(folder: Path) -> list[Path]:
     """Return the files of a model, sorted by name."""
-    found = {path for pattern in FILES for path in folder.glob(pattern) if path.is_file()}
-    return sorted(path for path in found if path.name != SOURCE)
+    paths = {path for pattern in FILES for path in folder.glob(pattern) if path.is_file()}
+    return sorted(path for path in paths if path.name != SOURCE)
 
 
 def model_checksum(folder: Path) -> str:
@@ -401,18 +403,20 @@ def model_faults(folder: Path) -> list[str]:
         settings = read_json(folder / "config.json")
     except (OSError, DamagedFileError):
         return [f"{name}: no readable config.json; expected a model in the format of the Hub"]
-    found = []
+    faults = []
     if settings.get("auto_map"):
-        about = "needs its own Python code, which is never run here"
-        found.append(f"{name}: {about}; choose a model whose architecture is part of Transformers")
+        message = "needs its own Python code, which is never run here"
+        faults.append(
+            f"{name}: {message}; choose a model whose architecture is part of Transformers"
+        )
     if settings.get("quantization_config"):
-        about = "quantised weights cannot be trained; choose the model that they were made of"
-        found.append(f"{name}: {about}")
+        message = "quantised weights cannot be trained; choose the model that they were made of"
+        faults.append(f"{name}: {message}")
     if isinstance(layers := settings.get("num_hidden_layers"), int) and layers > MOST_LAYERS:
-        about = f"{layers:,} layers, more than {MOST_LAYERS:,}; correct num_hidden_layers"
-        found.append(f"{name}: {about} in config.json")
-    if not any((folder / one).is_file() for one in TOKENIZER):
-        found.append(f"{name}: no tokenizer ({TOKENIZER[0]}); save one into the folder")
+        message = f"{layers:,} layers, more than {MOST_LAYERS:,}; correct num_hidden_layers"
+        faults.append(f"{name}: {message} in config.json")
+    if not any((folder / file).is_file() for file in TOKENIZER):
+        faults.append(f"{name}: no tokenizer ({TOKENIZER[0]}); save one into the folder")
     if not any(folder.glob("*.safetensors")):
-        found.append(f"{name}: no weights; save them as safetensors, pickled ones could run code")
-    return found
+        faults.append(f"{name}: no weights; save them as safetensors, pickled ones could run code")
+    return faults

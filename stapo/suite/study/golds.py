@@ -46,20 +46,20 @@ def faulty_golds(
     setting: Setting, rows: Sequence[Mapping[str, str]], is_rewarded: bool
 ) -> dict[int, str]:
     """Return the index of each row with an answer that no response can have, and why."""
-    found = {i: gold_fault(setting, row["answer"], is_rewarded) for i, row in enumerate(rows)}
-    return {i: fault for i, fault in found.items() if fault}
+    faults = {i: gold_fault(setting, row["answer"], is_rewarded) for i, row in enumerate(rows)}
+    return {i: fault for i, fault in faults.items() if fault}
 
 
 def summary(faults: Mapping[int, str], rows: Sequence[Mapping[str, str]]) -> str:
     """Return how many answers are faulty for each reason, with the first of them."""
-    found = []
+    parts = []
     for fault in dict.fromkeys(faults.values()):
-        at = [i for i, one in faults.items() if one == fault]
+        at = [i for i, reason in faults.items() if reason == fault]
         first = ", ".join(f"{i + 1} ({shorten(rows[i]['answer'], SHOWN)!r})" for i in at[:3])
-        found.append(
+        parts.append(
             f"{len(at)} of {len(rows)} answers {fault}: row {first}{', …' * (len(at) > 3)}"
         )
-    return "; ".join(found)
+    return "; ".join(parts)
 
 
 def gold_problems(study: Study) -> Iterator[Problem]:
@@ -79,5 +79,5 @@ def gold_problems(study: Study) -> Iterator[Problem]:
         if given.file and is_built_in(setting):
             rows = read_rows(Path(given.file))
             if faults := faulty_golds(setting, rows, is_rewarded=False):
-                about = f"change benchmarks.{name}.answer or the file"
-                yield ("benchmarks", name, "file"), f"{summary(faults, rows)}; {about}"
+                remedy = f"change benchmarks.{name}.answer or the file"
+                yield ("benchmarks", name, "file"), f"{summary(faults, rows)}; {remedy}"

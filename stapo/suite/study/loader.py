@@ -57,14 +57,14 @@ class Document:
 
     def errors(self, problems: list[Problem]) -> list[str]:
         """Return one line for each problem: its place, what is wrong, and the line in a file if known."""
-        found = []
-        for at, about in problems:
-            place, parent = (".".join(map(str, one)) for one in (at, at[:-1]))
+        errors = []
+        for at, message in problems:
+            place, parent = (".".join(map(str, path)) for path in (at, at[:-1]))
             line = self.lines.get(place) or self.lines.get(parent)
             end = f" ({line})" if line else ""
             start = f"{place}: " if place else ""
-            found.append(start + shorten(about, MAX_LINE - 2 - len(start + end)) + end)
-        return found
+            errors.append(start + shorten(message, MAX_LINE - 2 - len(start + end)) + end)
+        return errors
 
 
 def shown_path(path: Path) -> str:
@@ -93,8 +93,8 @@ def read_text(path: Path) -> str:
     try:
         return read_file(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        about = f"not UTF-8 at byte {error.start}; save it as UTF-8"
-        raise StudyError([f"{shown_path(path)}: {about}"]) from error
+        message = f"not UTF-8 at byte {error.start}; save it as UTF-8"
+        raise StudyError([f"{shown_path(path)}: {message}"]) from error
 
 
 def load_yaml(path: Path) -> Document:
@@ -117,26 +117,30 @@ def load_yaml(path: Path) -> Document:
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = f":{mark.line + 1}" if mark else ""
-        about = ", ".join(filter(None, (error.context, error.problem)))
-        raise StudyError([f"{name}{line}: not YAML: {about}"]) from error
+        message = ", ".join(filter(None, (error.context, error.problem)))
+        raise StudyError([f"{name}{line}: not YAML: {message}"]) from error
     except RecursionError as error:
         raise StudyError([f"{name}: too many brackets within brackets; write fewer"]) from error
     except StudyError:
         raise
     except (YAMLError, ValueError, KeyError, TypeError, OverflowError) as error:
         # Of a value that its tag or form promises and that cannot be made, such as 2026-13-45.
-        at = next((one for one in _scalars(node) if not _can_be_made(one)), None) if node else None
+        at = (
+            next((scalar for scalar in _scalars(node) if not _can_be_made(scalar)), None)
+            if node
+            else None
+        )
         line = f":{at.start_mark.line + 1}" if at else ""
-        about = f"{at.value!r}: " if at else ""
-        about += " ".join(str(error).split())
-        raise StudyError([f"{name}{line}: not YAML: {about}; put text in quotes"]) from error
+        message = f"{at.value!r}: " if at else ""
+        message += " ".join(str(error).split())
+        raise StudyError([f"{name}{line}: not YAML: {message}; put text in quotes"]) from error
 
 
 def _scalars(node: Node) -> Iterator[ScalarNode]:
     if isinstance(node, ScalarNode):
         yield node
-    for one in node.value if not isinstance(node, ScalarNode) else ():
-        for inner in one if isinstance(one, tuple) else (one,):
+    for child in node.value if not isinstance(node, ScalarNode) else ():
+        for inner in child if isinstance(child, tuple) else (child,):
             yield from _scalars(inner)
 
 
@@ -176,21 +180,23 @@ def _lines(node: Node, name: str, place: str, seen: set[Node]) -> Iterator[tuple
 def field_problems(error: ValidationError, raw: Any) -> Iterator[Problem]:
     """Yield one problem for each place of pydantic's errors about a value."""
     # A union has one error for each of its types.
-    found: dict[Place, dict[str, None]] = {}
-    for one in error.errors(include_url=False):
-        place = _place(raw, one["loc"])
-        if one["type"] == "missing":
-            place, about = (*place, one["loc"][-1]), "missing; add it"
-        elif one["type"] == "extra_forbidden":
-            about = "unknown key; remove it or correct its spelling"
+    problems: dict[Place, dict[str, None]] = {}
+    for details in error.errors(include_url=False):
+        place = _place(raw, details["loc"])
+        if details["type"] == "missing":
+            place, description = (*place, details["loc"][-1]), "missing; add it"
+        elif details["type"] == "extra_forbidden":
+            description = "unknown key; remove it or correct its spelling"
         else:
-            words = IN_WORDS.get(str(one.get("ctx", {}).get("pattern")))
-            if one["type"] == "too_long":
-                one["msg"] = f"more than {one['ctx']['max_length']}; write several studies"
-            message = f"expected {words}" if words else KINDS.get(one["type"], one["msg"])
-            about = f"{message.removeprefix('Value error, ')} (found {shown(one['input'])})"
-        found.setdefault(place, {})[about] = None
-    for place, messages in found.items():
+            words = IN_WORDS.get(str(details.get("ctx", {}).get("pattern")))
+            if details["type"] == "too_long":
+                details["msg"] = f"more than {details['ctx']['max_length']}; write several studies"
+            message = f"expected {words}" if words else KINDS.get(details["type"], details["msg"])
+            description = (
+                f"{message.removeprefix('Value error, ')} (found {shown(details['input'])})"
+            )
+        problems.setdefault(place, {})[description] = None
+    for place, messages in problems.items():
         yield place, " or ".join(messages)
 
 

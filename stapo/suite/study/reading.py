@@ -32,10 +32,10 @@ from stapo.suite.repository import CATALOGUE, STUDIES
 from stapo.suite.study.checks import cross_problems
 from stapo.suite.study.files import (
     SOLUTION_COLUMNS,
-    found_path,
     gguf_checksum,
     model_checksum,
     model_faults,
+    module_path,
     read_rows,
     require_name,
     rows_checksum,
@@ -89,7 +89,7 @@ def merge(base: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
 
     So is a mapping whose kind changes: what comes from the Hub has nothing of what a builder makes.
     """
-    kinds, others = (KINDS & one.keys() for one in (base, update))
+    kinds, others = (KINDS & settings.keys() for settings in (base, update))
     if kinds and others and kinds.isdisjoint(others):
         return dict(update)
     merged = dict(base)
@@ -159,14 +159,14 @@ def shipped(name: str) -> Path | None:
 
 def _with_paths(raw: dict[str, Any], change: Callable[[str], str]) -> dict[str, Any]:
     """Return a study with the paths changed in all settings that name a file."""
-    found = deepcopy(raw)
+    content = deepcopy(raw)
     for path in NAMED:
-        for section, place in matching(found, path):
+        for section, place in matching(content, path):
             value = section[place[-1]]
             if isinstance(value, str) and value and _is_file(path, value):
                 file, colon, function = value.rpartition(":") if path in CODE else (value, "", "")
                 section[place[-1]] = f"{change(file)}{colon}{function}"
-    return found
+    return content
 
 
 def _is_file(path: Place, value: Any) -> bool:
@@ -199,8 +199,8 @@ def _extended(document: Document, is_read: bool) -> Document:
     """
     if "extends" in document.content and "name" not in document.content:
         # Its results would be written among those of the study that it extends.
-        about = "name missing; a study that extends another has one of its own"
-        raise StudyError(document.errors([(("extends",), about)]))
+        message = "name missing; a study that extends another has one of its own"
+        raise StudyError(document.errors([(("extends",), message)]))
     chain, seen = [document], list[Path]()
     while "extends" in chain[-1].content:
         name = chain[-1].content["extends"]
@@ -208,17 +208,19 @@ def _extended(document: Document, is_read: bool) -> Document:
         if isinstance(name, str):
             path = shipped(name) or path
         if path is None or not path.is_file() or path in seen:
-            about = f"no such study: neither beside this file nor in {shown_path(STUDIES)}"
-            about = "extends itself; choose another" if path in seen else about
-            problem = (("extends",), f"{shown(name)}: {about}")
+            message = f"no such study: neither beside this file nor in {shown_path(STUDIES)}"
+            message = "extends itself; choose another" if path in seen else message
+            problem = (("extends",), f"{shown(name)}: {message}")
             raise StudyError(chain[-1].errors([problem]))
         seen.append(path)
         chain.append(_loaded(path))
-    if (name := document.content.get("name")) in [one.content.get("name") for one in chain[1:]]:
-        about = (
+    if (name := document.content.get("name")) in [
+        parent.content.get("name") for parent in chain[1:]
+    ]:
+        message = (
             f"{shown(name)}: the study that it extends has this name, and results; choose another"
         )
-        raise StudyError(document.errors([(("name",), about)]))
+        raise StudyError(document.errors([(("name",), message)]))
     merged = reduce(_over, reversed(chain), load_yaml(CATALOGUE))
     merged.content.pop("extends", None)
     return merged
@@ -246,7 +248,9 @@ def _study(document: Document, is_read: bool) -> Study:
         others = [*cross_problems(study), *_problems_of_files(study, content, is_read)]
         if is_read and not others:
             others = [*gold_problems(study)]
-        problems += [one for one in others if not wrong & {*one[0], *WORD.findall(one[1])}]
+        problems += [
+            problem for problem in others if not wrong & {*problem[0], *WORD.findall(problem[1])}
+        ]
     if problems:
         raise StudyError(document.errors(problems))
     return Study.model_validate(content)
@@ -277,7 +281,8 @@ def _problems_of_files(study: Study, content: dict[str, Any], is_read: bool) -> 
     used = {
         "benchmarks": study.run.benchmarks,
         "models": study.run.sizes,
-        "methods": {one for name in methods for one in study.lineage(name)} - METHODS.keys(),
+        "methods": {ancestor for name in methods for ancestor in study.lineage(name)}
+        - METHODS.keys(),
     }
     for path, (keys, read) in NAMED.items():
         for section, place in matching(content, path):
@@ -295,8 +300,8 @@ def _problems_of_files(study: Study, content: dict[str, Any], is_read: bool) -> 
                 continue
             for key in keys:
                 if section.get(key, given[key]) != given[key]:
-                    about = f"expected {section[key]}, found {given[key]}"
-                    yield place, f"{key}: {about}; if this is intended, write the found value"
+                    message = f"expected {section[key]}, found {given[key]}"
+                    yield place, f"{key}: {message}; if this is intended, write the found value"
             section |= given
 
 
@@ -327,7 +332,7 @@ def _selection(section: Mapping[str, Any]) -> dict[str, Any]:
     """Return the checksum of a token selection, and its arguments with the defaults of those not given."""
     reference = section["selection"]
     taken = selection_arguments(reference, section.get("selection_args", {}))
-    return {"selection_args": taken, "selection_sha256": sha256_of(found_path(reference))}
+    return {"selection_args": taken, "selection_sha256": sha256_of(module_path(reference))}
 
 
 def _code(key: str) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
@@ -335,7 +340,7 @@ def _code(key: str) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
 
     def read(section: Mapping[str, Any]) -> dict[str, Any]:
         require_name(section[key])
-        return {f"{key}_sha256": sha256_of(found_path(section[key]))}
+        return {f"{key}_sha256": sha256_of(module_path(section[key]))}
 
     return read
 
@@ -355,9 +360,9 @@ NAMED: dict[Place, tuple[tuple[str, ...], Callable[[Mapping[str, Any]], dict[str
 
 def resolved_content(study: Study) -> dict[str, Any]:
     """Return a study as JSON has it, from which it can be read again."""
-    found = study.model_dump(mode="json", exclude_none=True)
+    content = study.model_dump(mode="json", exclude_none=True)
     # Left out, it would be read again as the default, the comparison of STAPO.
-    return {**found, "compare": None} if study.compare is None else found
+    return {**content, "compare": None} if study.compare is None else content
 
 
 def published_content(study: Study) -> dict[str, Any]:
@@ -400,8 +405,8 @@ def read_resolved(path: Path) -> Study:
         StudyError: it is missing, or damaged.
     """
     if not path.exists():
-        about = "Snakemake writes it when a run starts; give the study file instead"
-        raise StudyError([f"{path}: no such file; {about}"])
+        remedy = "Snakemake writes it when a run starts; give the study file instead"
+        raise StudyError([f"{path}: no such file; {remedy}"])
     try:
         return parse_study(read_json(path))
     except DamagedFileError as error:

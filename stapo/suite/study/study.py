@@ -25,7 +25,7 @@ from stapo.suite.study.schema import (
     TrainingSettings,
 )
 from stapo.suite.study.sources import Data, HubData, Model
-from stapo.suite.tasks import asking, benchmark_definitions, own_definition, problems_of
+from stapo.suite.tasks import asking, benchmark_definitions, custom_definition, problems_of
 
 MOST = 200
 """Maximum number of methods, of models, of benchmarks and of decodings that a study defines."""
@@ -68,9 +68,9 @@ class Checkpoint:
         Raises:
             ValueError: it is the name of none.
         """
-        found = NAME.fullmatch(name)
-        if found:
-            size, method, seed, step = found.groups()
+        match = NAME.fullmatch(name)
+        if match:
+            size, method, seed, step = match.groups()
             numbers = [None if digits is None else int(digits) for digits in (seed, step)]
             checkpoint = cls(size, method, *numbers)
             if str(checkpoint) == name:  # No leading zeros.
@@ -131,16 +131,16 @@ class Study(Strict):
     def method(self, name: str) -> Method:
         """Return the method of that name as this study has it; it is resolved once."""
         if name not in self._resolved:
-            found = self._resolve(name)
-            here = replace(found, s2t=self.s2t())
+            method = self._resolve(name)
+            here = replace(method, s2t=self.s2t())
             # Empty where it would change nothing, so that methods of different studies are the same.
-            found = here if s2t_arguments(here) != s2t_arguments(found) else found
-            self._resolved[name] = found
+            method = here if s2t_arguments(here) != s2t_arguments(method) else method
+            self._resolved[name] = method
         return self._resolved[name]
 
     def _resolve(self, name: str) -> Method:
-        own, shared = self.training_of(name).model_dump(), self.training.model_dump()
-        trained = {key: value for key, value in own.items() if value != shared[key]}
+        settings, shared = self.training_of(name).model_dump(), self.training.model_dump()
+        trained = {key: value for key, value in settings.items() if value != shared[key]}
         shared_by_all = self.all_methods.model_dump(exclude_none=True)
         return resolve(name, self._method_settings(), shared_by_all, trained)
 
@@ -183,15 +183,17 @@ class Study(Strict):
 
     def training_of(self, method: str) -> TrainingSettings:
         """Return what a method is trained with: as all, but for what its settings and its base's say."""
-        found, line = self.training, reversed(self.lineage(method))
+        settings, line = self.training, reversed(self.lineage(method))
         for given in (self.methods[name].training for name in line if name in self.methods):
-            found = found.model_copy(update=given.model_dump(exclude_none=True) if given else {})
-        return found
+            settings = settings.model_copy(
+                update=given.model_dump(exclude_none=True) if given else {}
+            )
+        return settings
 
     def engine_of(self, size: str) -> EngineSettings:
         """Return the engine with which a size is trained: as all, but for what its own settings say."""
-        own = self.engine.sizes.get(size)
-        given = own.model_dump(exclude_none=True) if own else {}
+        settings = self.engine.sizes.get(size)
+        given = settings.model_dump(exclude_none=True) if settings else {}
         return self.engine.model_copy(update={**given, "sizes": {}})
 
     def compared(self) -> tuple[list[str], list[str]]:
@@ -260,20 +262,20 @@ class Study(Strict):
         """Return the lm-eval task of a benchmark: that of `benchmarks/`, or one of the study's own."""
         given = self.benchmarks[benchmark]
         if given.file is None:
-            found = benchmark_definitions()[benchmark]
+            definition = benchmark_definitions()[benchmark]
         else:
-            found = own_definition(benchmark, given.rows or 0, given.sha256 or "")
-            found = asking(found, self.training.instruction)
+            definition = custom_definition(benchmark, given.rows or 0, given.sha256 or "")
+            definition = asking(definition, self.training.instruction)
         if given.instruction is not None:
-            found = asking(found, given.instruction)
-        metadata = {key: value for key, value in found["metadata"].items() if key != "answer"}
+            definition = asking(definition, given.instruction)
+        metadata = {key: value for key, value in definition["metadata"].items() if key != "answer"}
         if (answer := self.answer(benchmark)) != "boxed":
             metadata["answer"] = named(answer) if isinstance(answer, str) else answer
         if given.answer_sha256:
             metadata["answer_sha256"] = given.answer_sha256
         if given.file is None and given.rows is not None and given.rows != metadata["rows"]:
             metadata["first"] = given.rows
-        return {**found, "metadata": metadata}
+        return {**definition, "metadata": metadata}
 
     def answer(self, benchmark: str) -> str | dict[str, str]:
         """Return how the answers to a benchmark are read, a setting of `stapo.suite.answers`.
@@ -285,8 +287,8 @@ class Study(Strict):
             return given.answer
         if given.file is not None:
             return self.training.reward if is_built_in(self.training.reward) else "boxed"
-        found: str | dict[str, str] = benchmark_definitions()[benchmark]["metadata"].get("answer")
-        return found or "boxed"
+        reader: str | dict[str, str] = benchmark_definitions()[benchmark]["metadata"].get("answer")
+        return reader or "boxed"
 
     def problems(self, benchmark: str) -> int:
         """Return the number of problems of a benchmark."""
@@ -298,8 +300,8 @@ class Study(Strict):
 
     def rows_file(self, benchmark: str) -> RowsFile | None:
         """Return the file of a benchmark of the study's own, None for one of `benchmarks/`."""
-        own = self.benchmarks[benchmark]
-        return RowsFile(Path(own.file), own.sha256 or "") if own.file else None
+        settings = self.benchmarks[benchmark]
+        return RowsFile(Path(settings.file), settings.sha256 or "") if settings.file else None
 
     def unpinned(self) -> list[str]:
         """Return a line for each thing from the Hub that is not pinned to a commit or a checksum."""
@@ -340,9 +342,9 @@ class Family:
 
 def families(study: Study) -> list[Family]:
     """Return all families of at least two methods of a study, by argument and then by the methods' order."""
-    found = []
+    result = []
     names = {"title", "source", "revision", "selection_args"}
-    for argument in (name for name, one in ARGUMENTS.items() if not one.choices):
+    for argument in (name for name, definition in ARGUMENTS.items() if not definition.choices):
         groups: dict[str, dict[float, str]] = {}
         for name in study.run.methods:
             method = study.method(name)
@@ -358,5 +360,5 @@ def families(study: Study) -> list[Family]:
             title = named(method.selection_name) if method.is_own else origin.title
             if len(members) > 1:
                 ordered = dict(sorted(members.items()))
-                found.append(Family(argument, method.selection_name, ordered, title))
-    return found
+                result.append(Family(argument, method.selection_name, ordered, title))
+    return result
