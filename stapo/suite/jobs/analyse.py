@@ -41,7 +41,7 @@ def _tables(jobs: Jobs) -> Iterator[Job]:
     settings = shown(study)
     for decoding in study.run.decodings:
         cells = study.table_cells(decoding)
-        scores = tuple(jobs.job("score", f"{one}/{decoding}/{name}") for one, name in cells)
+        scores = tuple(jobs.job("score", f"{point}/{decoding}/{name}") for point, name in cells)
         at = {"study": study.name, "decoding": decoding}
         yield Job(
             "tables",
@@ -68,7 +68,7 @@ def _evidence(jobs: Jobs) -> Iterator[Job]:
         for suffix in paths.SUFFIXES
     ]
     outputs.append(paths.VALUES.format(study=study.name))
-    settings |= {key: one for key, one in named.items() if one}
+    settings |= {key: value for key, value in named.items() if value}
     yield Job("evidence", "", settings, _results(jobs), tuple(outputs))
 
 
@@ -90,7 +90,7 @@ def _provenance(jobs: Jobs) -> Iterator[Job]:
     stages = ("prompts", "overlap", "base", *READ, *SHOWN)
     read = {stage: jobs.all(stage) for stage in stages}
     # Weights may have been removed to make space; the trainings took their checksums.
-    read["base"] = tuple(replace(one, weights=()) for one in read["base"])
+    read["base"] = tuple(replace(job, weights=()) for job in read["base"])
     made = (path.format(study=jobs.study.name) for path in (paths.PROVENANCE, paths.CHECKSUMS))
     yield Job("provenance", "", {}, read, tuple(made))
 

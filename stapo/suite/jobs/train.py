@@ -31,25 +31,25 @@ UNUSED = {"steps", "warmup_steps", "prompts_per_batch", "statistics", *WITHOUT_E
 
 def method_settings(method: Method) -> dict[str, Any]:
     """Return what of a method determines weights; of a selection of a study's own, function and checksum."""
-    found = {k: v for k, v in asdict(method).items() if k not in {*NAMES_OF_METHODS, *OF_RIVALS}}
-    found |= method.settings
+    settings = {k: v for k, v in asdict(method).items() if k not in {*NAMES_OF_METHODS, *OF_RIVALS}}
+    settings |= method.settings
     if method.is_own:
-        found["selection"] = function_name(method.selection_name)
+        settings["selection"] = function_name(method.selection_name)
     else:
-        del found["selection_sha256"]
+        del settings["selection_sha256"]
     # It changes what is counted and recorded, which says so, and no weights: another threshold of STAPO must
     # not train all baselines again.
-    del found["s2t"]
+    del settings["s2t"]
     changed = changed_formulas(method)
-    return found | ({"formulas": changed} if changed else {})
+    return settings | ({"formulas": changed} if changed else {})
 
 
 def training_settings(training: TrainingSettings, without: set[str]) -> dict[str, Any]:
     """Return training settings; of a reward in a file, the function and not the place of the file."""
-    found = training.model_dump(exclude=without)
+    settings = training.model_dump(exclude=without)
     if not is_built_in(training.reward):
-        found["reward"] = function_name(str(training.reward))
-    return found
+        settings["reward"] = function_name(str(training.reward))
+    return settings
 
 
 def _trainings(jobs: Jobs) -> Iterator[Job]:
@@ -98,11 +98,11 @@ def published(job: Job) -> Path:
 def recorded(job: Job, root: Path) -> str | None:
     """Return the fingerprint in the record of a training; empty if intermediate weights are missing in it."""
     path = root / job.outputs[-1]
-    found = recorded_in(path)
-    outputs = read_json(path).get("outputs") if found else None
+    fingerprint = recorded_in(path)
+    outputs = read_json(path).get("outputs") if fingerprint else None
     kept = {str(name).partition("/")[0] for name in outputs} if isinstance(outputs, dict) else set()
     wanted = {f"step{step}" for step in job.rerun_on["kept_steps"]}
-    return "" if found and not kept >= wanted else found
+    return "" if fingerprint and not kept >= wanted else fingerprint
 
 
 def _weights(jobs: Jobs) -> Iterator[Job]:
@@ -119,11 +119,11 @@ def of_checkpoint(jobs: Jobs, checkpoint: Checkpoint) -> Job:
     """Return the job that makes the weights of a checkpoint, with what determines these weights alone."""
     if checkpoint.run is None:
         return jobs.job("base", checkpoint.size)
-    training, own = jobs.job("train", checkpoint.run), {}
+    training, step_settings = jobs.job("train", checkpoint.run), {}
     if checkpoint.step is not None:
-        own = {"weights_of": f"step{checkpoint.step}"}
+        step_settings = {"weights_of": f"step{checkpoint.step}"}
     place = paths.checkpoint_path(jobs.study.name, checkpoint)
-    settings = {**training.settings, **own}
+    settings = {**training.settings, **step_settings}
     return replace(
         training, stage="weights", settings=settings, outputs=(), weights=(place,), rerun_on=None
     )

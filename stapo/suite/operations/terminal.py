@@ -49,11 +49,13 @@ REPEATED = re.compile(
 
 
 class Terminal(logging.Handler):
-    """Shows a run on some GPUs (name and number); `own`, Snakemake's handler, shows errors and all else."""
+    """Shows a run on some GPUs (name and number); Snakemake's handler shows errors and all else."""
 
-    def __init__(self, own: logging.Handler, study: Study, on: tuple[str, int], dry: bool) -> None:
+    def __init__(
+        self, snakemake: logging.Handler, study: Study, on: tuple[str, int], dry: bool
+    ) -> None:
         super().__init__()
-        self.own, self.study, self.on, self.dry, self.begun = own, study, on, dry, 0.0
+        self.snakemake, self.study, self.on, self.dry, self.begun = snakemake, study, on, dry, 0.0
         self.planned = defaultdict[str, float](float)  # Mean seconds of a job by stage.
         self.left: Counter[str] = Counter()  # Jobs by rule that have not ended.
         self.jobs: dict[int, tuple[str, str, str, float]] = {}  # Rule, name, reason, start.
@@ -69,7 +71,7 @@ class Terminal(logging.Handler):
             elif self.begun and (shown := getattr(self, f"_{event}", None)):
                 shown(record)
             elif not self.begun or (told and not REPEATED.search(said)):
-                self.own.handle(record)
+                self.snakemake.handle(record)
         except Exception:
             self.handleError(record)
 
@@ -79,7 +81,9 @@ class Terminal(logging.Handler):
         with suppress(StudyError):  # Models of unknown shape.
             costs = plan(self.study, *self.on)
             for stage in {stage for stage, _ in costs}:
-                cost = sum((c for (of, _), c in costs.items() if of == stage), Counter[str]())
+                cost = sum(
+                    (c for (priced, _), c in costs.items() if priced == stage), Counter[str]()
+                )
                 self.planned[stage] = 3600 * cost["hours"] / cost["jobs"]
         self.left.update({k: n for k, n in record.stats.items() if not NO_JOB.match(k)})
         counts = ", ".join(f"{count} {rule}" for rule, count in self.left.items())
@@ -122,7 +126,7 @@ class Terminal(logging.Handler):
     def _end_dry_run(self) -> None:
         lines, ready = ["stage        jobs  each about  why"], Counter[str]()
         if Path("work").exists():
-            ready.update(one.stage for one in progress(self.study) if one.note == IN_WORK)
+            ready.update(state.stage for state in progress(self.study) if state.note == IN_WORK)
         for stage in STAGES:
             if why := [job[2] for job in self.jobs.values() if job[1].split()[0] == stage]:
                 seconds, reasons = self.planned[stage], ", ".join(dict.fromkeys(why))
@@ -161,14 +165,14 @@ def first_lines(study: Study, file: str, log: str, on_cpu: Iterable[str] = ()) -
 
 def tell_end(study: Study, file: str, succeeded: bool) -> None:
     """Print where the results of a run are, or what is left, and after a failure the command that goes on."""
-    found = progress(study)
-    if succeeded and all(one.state == "done" for one in found):
+    stages = progress(study)
+    if succeeded and all(stage.state == "done" for stage in stages):
         check = f"stapo verify {paths.RESULTS.format(study=study.name)}"
         results = {**paths.results_of(study), "show": f"stapo show {file}", "check": check}
         tell([f"{study.name} is finished", *(f"  {k:8}{path}" for k, path in results.items())])
         return
     left = f"not finished; what is left: stapo status {file}; logs: logs/{study.name}/"
-    tell([*lines_of("failed", found), left])
+    tell([*lines_of("failed", stages), left])
     if not succeeded:
         tell(["to go on:"])
         print(command(), file=sys.stderr)  # noqa: T201

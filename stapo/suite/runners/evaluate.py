@@ -57,24 +57,24 @@ def _score(jobs: Jobs, selected: list[Job], resources: Resources) -> None:
         judge = partial(verifier.judge, weights, settings, backend=backend, engine=study.engine)
     for job in selected:
         completions, out = Path(job.inputs[0]), Path(job.outputs[0])
-        about = {**cell(jobs, job), "responses": file_sha256(completions)}
-        if _is_current(out, about):
+        identity = {**cell(jobs, job), "responses": file_sha256(completions)}
+        if _is_current(out, identity):
             print(f"{completions}: graded before")
             continue
-        name = about["benchmark"]
+        name = identity["benchmark"]
         reader = reader_of(study.answer(name), study.benchmarks[name].answer_sha256)
         reward = study.training.reward if place(next(job.sources))[0].run else None
         rewarded = built_in(reward) if reward is not None and is_built_in(reward) else None
-        average = score(completions, about, out, judge, study.task(name), reader, rewarded)
+        average = score(completions, identity, out, judge, study.task(name), reader, rewarded)
         print(f"{completions}: {100 * average:.2f} %")
 
 
-def _is_current(path: Path, about: dict[str, Any]) -> bool:
+def _is_current(path: Path, identity: dict[str, Any]) -> bool:
     from stapo.suite.records.scores import read_identity
 
     with suppress(OSError, ValueError):
-        found = read_identity(path)
-        return all(found.get(key) == value for key, value in about.items())
+        recorded = read_identity(path)
+        return all(recorded.get(key) == value for key, value in identity.items())
     return False
 
 

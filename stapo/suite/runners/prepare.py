@@ -20,13 +20,13 @@ def _write_prompts(jobs: Jobs, selected: list[Job], resources: Resources) -> Non
 
     data = jobs.study.data
     out, record = map(Path, selected[0].outputs)
-    found = prompts.write_prompts(data, out, record, built_in_reward(jobs.study))
+    counts = prompts.write_prompts(data, out, record, built_in_reward(jobs.study))
     print(
         "{prompts} prompts: {unique} unique ones in {rows} rows, {conflicting} left out for conflicting "
-        "answers".format(**found)
+        "answers".format(**counts)
     )
     known = isinstance(data, HubData) and data.sha256 is None
-    print(f"sha256 {found['sha256']}" + "; write it into the study as data.sha256" * known)
+    print(f"sha256 {counts['sha256']}" + "; write it into the study as data.sha256" * known)
 
 
 def _write_overlap(jobs: Jobs, selected: list[Job], resources: Resources) -> None:

@@ -31,11 +31,11 @@ def _run(jobs: Jobs, selected: list[Job], resources: Resources) -> None:
     """
     started = False
     for job in selected:
-        found = _finished_at(jobs.study, job, resources)
-        if found is None:
+        finished_in = _finished_at(jobs.study, job, resources)
+        if finished_in is None:
             _train(jobs.study, job)
             started = True
-        if found != published(job):
+        if finished_in != published(job):
             _publish(job)
     if started:
         from stapo.suite.training.run import leave
@@ -146,15 +146,15 @@ def finished(
     record = _record(trained)
     if record.get("fingerprint") != fingerprint:
         return False
-    outputs, of = record["outputs"], record["base"]
+    outputs, base_sums = record["outputs"], record["base"]
     # If the base model contains a file of checksums, comparing this file is enough.
-    of = {SUMS: of[SUMS]} if SUMS in of else of
+    base_sums = {SUMS: base_sums[SUMS]} if SUMS in base_sums else base_sums
     return (
         prompts.is_file()
         and record["prompts"] == file_sha256(prompts)
         and {path.partition("/")[0] for path in outputs}
         >= {paths.METRICS_FILE, paths.TOKENS_FILE, *names}
-        and not changed_files(base, of)
+        and not changed_files(base, base_sums)
         and not changed_files(trained, outputs)
     )
 
@@ -178,8 +178,8 @@ def publish(trained: Path, out: Path, names: Sequence[str], fingerprint: str) ->
         remedy = (
             f"snakemake --forcerun {out / paths.RECORD_FILE} trains again, from the last checkpoint"
         )
-        about = "missing, truncated or corrupt"
-        raise StudyError([f"{trained / path}: {about}; {remedy}" for path in wrong])
+        fault = "missing, truncated or corrupt"
+        raise StudyError([f"{trained / path}: {fault}; {remedy}" for path in wrong])
     for name in names:
         source = trained / name
         if source.is_dir():

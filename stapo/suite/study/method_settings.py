@@ -140,9 +140,9 @@ def resolve(
         inherited = resolve(methods[name]["base"], methods, all_methods)
         inherited = replace(inherited, title=name, revision="")
     given = {key: value for key, value in methods.get(name, {}).items() if key != "base"}
-    found = _changed(inherited, given)
-    changes = {**differences(METHODS[origin], found), **(trained or {})}
-    return replace(found, source=_source(METHODS[origin], changes, is_variant=name != origin))
+    method = _changed(inherited, given)
+    changes = {**differences(METHODS[origin], method), **(trained or {})}
+    return replace(method, source=_source(METHODS[origin], changes, is_variant=name != origin))
 
 
 def origin_of(name: str, methods: Mapping[str, Settings]) -> str:
@@ -154,11 +154,11 @@ def origin_of(name: str, methods: Mapping[str, Settings]) -> str:
 
 def _as_variant(name: str, parent: Method) -> Method:
     """Return a method of `PARENTS`: its parent with the study's settings, and its own differences."""
-    own, usual = METHODS[name], METHODS[PARENTS[name]]
-    args = dict(own.selection_args)
+    variant, usual = METHODS[name], METHODS[PARENTS[name]]
+    args = dict(variant.selection_args)
     as_usual = args.items() & usual.selection_args.items()
     args |= {key: parent.selection_args.get(key, value) for key, value in as_usual}
-    differing = {key: value for key, value in vars(own).items() if value != getattr(usual, key)}
+    differing = {key: value for key, value in vars(variant).items() if value != getattr(usual, key)}
     return replace(parent, **{**differing, "selection_args": args})
 
 
@@ -189,17 +189,17 @@ def _source(origin: Method, changes: Settings, is_variant: bool) -> str:
     return f"{start}, but {written}" if written else start
 
 
-def differences(origin: Method, found: Method) -> dict[str, Any]:
+def differences(origin: Method, method: Method) -> dict[str, Any]:
     """Return the settings and selection arguments of a method that differ from those of another."""
     settings = ["selection", "clip_low", "clip_high", "aggregation", "kl_coefficient", "dual_clip"]
     # In an order that does not depend on that of the keys in a file.
-    args = sorted(found.selection_args, key=lambda key: (key not in origin.selection_args, key))
-    pairs = {key: (origin.selection_args.get(key), found.selection_args[key]) for key in args}
-    part_args = sorted(found.part_args.items())
+    args = sorted(method.selection_args, key=lambda key: (key not in origin.selection_args, key))
+    pairs = {key: (origin.selection_args.get(key), method.selection_args[key]) for key in args}
+    part_args = sorted(method.part_args.items())
     pairs |= {key: (origin.part_args.get(key), value) for key, value in part_args}
     settings += [key for key in OF_RIVALS if key != "part_args"]
     # All methods of a study may be given a clip that some do not take.
-    unused = {*CLIPS} - {*found.part("surrogate").clips}
-    pairs |= {k: (getattr(origin, k), getattr(found, k)) for k in settings if k not in unused}
+    unused = {*CLIPS} - {*method.part("surrogate").clips}
+    pairs |= {k: (getattr(origin, k), getattr(method, k)) for k in settings if k not in unused}
     changed = {key: new for key, (old, new) in pairs.items() if old != new}
-    return changed | ({"selection": named(found.selection_name)} if "selection" in changed else {})
+    return changed | ({"selection": named(method.selection_name)} if "selection" in changed else {})
