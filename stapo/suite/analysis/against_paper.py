@@ -14,7 +14,7 @@ from stapo.suite.study import Study
 from stapo.suite.study.sources import PretrainedHubModel
 
 
-class Compared(NamedTuple):
+class PaperComparison(NamedTuple):
     """A cell of the main table, here and in the paper, in percent."""
 
     revision: str
@@ -32,20 +32,20 @@ class Compared(NamedTuple):
     """The study's changes of the method; empty without changes."""
 
 
-def compare(study: Study, table: MainTable) -> list[Compared]:
+def compare_with_paper(study: Study, table: MainTable) -> list[PaperComparison]:
     """Return the cells of a table that the paper's table has too."""
-    reference, found = paper()["table"], []
+    reference, comparisons = paper()["table"], []
     for row in table.rows:
         stated = reference.get(table.decoding, {}).get(row.size, {}).get(row.method)
         if stated is None or not is_papers(study, row.size):
             continue
         for column, value in zip([*paper()["benchmarks"], AVERAGE], stated, strict=True):
             if column in row.cells and _is_comparable(study, column):
-                about = (reference["revision"], row.size, row.title, column)
-                own = changed(study, row.method)
+                labels = (reference["revision"], row.size, row.title, column)
+                changes = changed(study, row.method)
                 gap = Interval(*(end - value for end in astuple(row.cells[column])))
-                found.append(Compared(*about, row.cells[column], value, gap, own))
-    return found
+                comparisons.append(PaperComparison(*labels, row.cells[column], value, gap, changes))
+    return comparisons
 
 
 def _is_comparable(study: Study, column: str) -> bool:
@@ -68,5 +68,5 @@ def has_papers_average(study: Study) -> bool:
 
 def changed(study: Study, name: str) -> str:
     """Return the study's changes of a method of the paper, as text of its source; empty without changes."""
-    known, own = METHODS[name].source, study.method(name).source
-    return own.removeprefix(known).removeprefix("; ")
+    known, source = METHODS[name].source, study.method(name).source
+    return source.removeprefix(known).removeprefix("; ")

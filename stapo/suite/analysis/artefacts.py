@@ -41,17 +41,22 @@ def sizes_of(study: Study) -> list[str]:
     """Return the sizes of which a table has rows; `ALL` is first if base models differ only in their seed."""
     sizes = study.run.sizes
     models = [study.models[size] for size in sizes]
-    tiny = [one.model_copy(update={"seed": 0}) for one in models if isinstance(one, TinyModel)]
-    alike = len(tiny) == len(models) > 1 and all(one == tiny[0] for one in tiny)
+    tiny = [
+        model.model_copy(update={"seed": 0}) for model in models if isinstance(model, TinyModel)
+    ]
+    alike = len(tiny) == len(models) > 1 and all(model == tiny[0] for model in tiny)
     return [*[ALL] * alike, *sizes]
 
 
 def units_of(study: Study, size: str, method: str) -> list[list[TrainingRun]]:
     """Return the trainings of a method by the units of intervals: seeds, or base models for size `ALL`."""
-    of = study.run
+    run = study.run
     if size == ALL:
-        return [[TrainingRun(one, method, seed) for seed in of.seeds] for one in of.sizes]
-    return [[TrainingRun(size, method, seed)] for seed in of.seeds]
+        return [
+            [TrainingRun(model_size, method, seed) for seed in run.seeds]
+            for model_size in run.sizes
+        ]
+    return [[TrainingRun(size, method, seed)] for seed in run.seeds]
 
 
 class Trained(NamedTuple):
@@ -63,10 +68,12 @@ class Trained(NamedTuple):
     """By `units_of`."""
 
 
-def trained(study: Study, of: Callable[[TrainingRun], Any]) -> list[Trained]:
+def trained(study: Study, measure: Callable[[TrainingRun], Any]) -> list[Trained]:
     """Return a row for each size and method, with something of its trainings."""
     return [
-        Trained(size, study.title(name), [[*map(of, unit)] for unit in units_of(study, size, name)])
+        Trained(
+            size, study.title(name), [[*map(measure, unit)] for unit in units_of(study, size, name)]
+        )
         for size in sizes_of(study)
         for name in study.run.methods
     ]
@@ -122,18 +129,21 @@ def read_scores(study: Study, decoding: str, root: Path = Path()) -> Scores:
     for run in study.runs():
         last = study.checkpoint(*run, study.training.steps)
         chosen.setdefault((run.size, run.method), []).append(last)
-    found = Scores(provenance=provenance, overlap=overlap)
+    scores = Scores(provenance=provenance, overlap=overlap)
     shown = [name for name in SCHEMA.names if name not in ("gold", "answer")]
     for (row, checkpoints), name in product(chosen.items(), study.run.benchmarks):
-        seeds, samples = [tables[one, name] for one in checkpoints], study.benchmarks[name].samples
-        correct = np.stack([by_problem(one, samples, column) for one in seeds]).astype(float)
-        rows = pa.concat_tables([one.select(shown) for one in seeds]).to_pandas()
-        found.cells[*row, name] = Cell(correct, rows)
-        for one in seeds:
-            if beside := (identity_in(one.schema) or {}).get("differs_from_reward"):
-                counts = found.beside_reward.setdefault(row[1], Counter())
-                counts.update({**beside, "responses": one.num_rows})
-    return found
+        seeds, samples = (
+            [tables[checkpoint, name] for checkpoint in checkpoints],
+            study.benchmarks[name].samples,
+        )
+        correct = np.stack([by_problem(table, samples, column) for table in seeds]).astype(float)
+        rows = pa.concat_tables([table.select(shown) for table in seeds]).to_pandas()
+        scores.cells[*row, name] = Cell(correct, rows)
+        for table in seeds:
+            if beside := (identity_in(table.schema) or {}).get("differs_from_reward"):
+                counts = scores.beside_reward.setdefault(row[1], Counter())
+                counts.update({**beside, "responses": table.num_rows})
+    return scores
 
 
 def read_tables(
@@ -166,11 +176,11 @@ def read_tables(
                 provenance |= {**identity.get("provenance", {}), "engine": identity.get("engine")}
         tables[checkpoint, benchmark] = table
     shown = paths.MAIN_TABLE.format(study=study.name, decoding=decoding)
-    about = "or, if the folder is without its raw data, as in git: read "
-    about += shown if (root / shown).exists() else paths.RESULTS.format(study=study.name)
+    hint = "or, if the folder is without its raw data, as in git: read "
+    hint += shown if (root / shown).exists() else paths.RESULTS.format(study=study.name)
     errors = [
         *_lines(stale, "were made with other settings or by another version: run snakemake"),
-        *_lines(missing, f"are missing: run snakemake, {about}"),
+        *_lines(missing, f"are missing: run snakemake, {hint}"),
         *errors,
     ]
     if errors:
@@ -184,15 +194,15 @@ def _lines(errors: Sequence[str], what: str) -> list[str]:
     return [f"{errors[0]}; {len(errors)} score files {what}"] if many else [*errors]
 
 
-def _problems(path: str, found: ScoreIdentity, others: dict[str, Any]) -> Iterator[str]:
+def _problems(path: str, identity: ScoreIdentity, others: dict[str, Any]) -> Iterator[str]:
     """Yield what was not the same as for the other scores."""
-    made = {**found.get("provenance", {}), "engine": found.get("engine")}
+    made = {**identity.get("provenance", {}), "engine": identity.get("engine")}
     pairs = [(key, made.get(key), others.get(key)) for key in SAME_EVERYWHERE]
-    here, there = (one.get("packages", {}) for one in (made, others))
+    here, there = (provenance.get("packages", {}) for provenance in (made, others))
     pairs += [(key, here.get(key), there.get(key)) for key in SAME_PACKAGES]
-    for key, one, other in pairs if others else ():
-        if one != other:
-            yield f"{path}: made with {key} {one}, others with {other}; evaluate all on the same"
+    for key, value, other in pairs if others else ():
+        if value != other:
+            yield f"{path}: made with {key} {value}, others with {other}; evaluate all on the same"
 
 
 def by_problem(table: pa.Table, samples: int, column: str) -> Any:
@@ -253,9 +263,9 @@ class Artefacts:
         except FileNotFoundError as error:
             raise DamagedFileError(f"{path}: missing; run snakemake") from error
         # Metadata of pandas could make a column the index.
-        found: pd.DataFrame = table.to_pandas(ignore_metadata=True)
-        found.attrs |= json.loads((table.schema.metadata or {}).get(METADATA_KEY, b"{}"))
-        return found
+        frame: pd.DataFrame = table.to_pandas(ignore_metadata=True)
+        frame.attrs |= json.loads((table.schema.metadata or {}).get(METADATA_KEY, b"{}"))
+        return frame
 
     def _intervention(self, checkpoint: Checkpoint) -> Intervened:
         """Return the results of the interventions at a checkpoint."""
@@ -264,8 +274,8 @@ class Artefacts:
         for path in (numbers, tokens):
             if not path.exists():
                 raise DamagedFileError(f"{path}: missing; run snakemake")
-        found = read_intervention(numbers)
+        intervention = read_intervention(numbers)
         table = read_table(tokens, interventions.SCHEMA).to_pandas()
-        if found.fingerprint != job.fingerprint:
+        if intervention.fingerprint != job.fingerprint:
             raise DamagedFileError(f"{numbers}: made with other settings; run snakemake")
-        return Intervened(found, table)
+        return Intervened(intervention, table)

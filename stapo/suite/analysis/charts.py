@@ -102,14 +102,14 @@ def cell(value: Any) -> str | float | int | None:
     return int(short) if short.is_integer() and abs(short) < 1e15 else short
 
 
-def interval(found: Interval, unit: float = 1.0, axis: str = "y") -> dict[str, float]:
+def interval(estimate: Interval, unit: float = 1.0, axis: str = "y") -> dict[str, float]:
     """Return the fields of a row for a value with its interval, in another unit."""
-    return {axis: unit * found.value, "low": unit * found.low, "high": unit * found.high}
+    return {axis: unit * estimate.value, "low": unit * estimate.low, "high": unit * estimate.high}
 
 
 def data(rows: Iterable[Row]) -> pd.DataFrame:
     """Return rows as the data of a chart."""
-    return pd.DataFrame([{name: cell(one) for name, one in row.items()} for row in rows])
+    return pd.DataFrame([{name: cell(value) for name, value in row.items()} for row in rows])
 
 
 def x_axis(label: str, **options: Any) -> alt.X:
@@ -157,8 +157,8 @@ def lines(rows: Sequence[Row], x: alt.X, y: alt.Y, group: Mapping[str, Any]) -> 
         part = [row for row in rows if bool(row.get("pale")) == pale]
         if not part:
             continue
-        own = {name: one for name, one in group.items() if name != "shape"}
-        chart = alt.Chart(data(part)).encode(x=x, y=y, **own)
+        encodings = {name: encoding for name, encoding in group.items() if name != "shape"}
+        chart = alt.Chart(data(part)).encode(x=x, y=y, **encodings)
         if any("seed" in row for row in part):
             chart = chart.encode(detail="seed:N")
         if _has_intervals(part):
@@ -238,8 +238,8 @@ def grid(
 ) -> Any:
     """Return a figure: panels row by row, up to three beside each other or more in pairs, and its caption."""
     shown = [*panels] or [panel([])]
-    found = alt.concat(*shown, columns=columns or (2 if len(shown) > 3 else 3), spacing=24)
-    return found.resolve_scale(y="shared" if share_y else "independent").properties(
+    figure = alt.concat(*shown, columns=columns or (2 if len(shown) > 3 else 3), spacing=24)
+    return figure.resolve_scale(y="shared" if share_y else "independent").properties(
         description=visible(caption)
     )
 
@@ -251,21 +251,21 @@ def chart_of(artefacts: Artefacts, name: str) -> Any:
 
 def specification(chart: Any) -> dict[str, Any]:
     """Return a chart in Vega-Lite's language; a chart is of Altair, or already such a specification."""
-    found: dict[str, Any] = chart if isinstance(chart, dict) else chart.to_dict()
-    return {**found, "config": CONFIG | found.get("config", {})}
+    spec: dict[str, Any] = chart if isinstance(chart, dict) else chart.to_dict()
+    return {**spec, "config": CONFIG | spec.get("config", {})}
 
 
 def image(chart: Any) -> dict[str, bytes]:
     """Return a chart as files: suffix to content."""
     text = json.dumps(specification(chart), ensure_ascii=False)
-    escaped = UNCOVERED.sub(lambda found: json.dumps(escape(found[0]))[1:-1], text)
+    escaped = UNCOVERED.sub(lambda match: json.dumps(escape(match[0]))[1:-1], text)
     convert = _converter()
     svg = COORDINATES.sub(
-        lambda found: LONG.sub(lambda number: f"{float(number[0]):.2f}", found[0]),
+        lambda match: LONG.sub(lambda number: f"{float(number[0]):.2f}", match[0]),
         convert.vegalite_to_svg(escaped, allowed_base_urls=[]),
     )
     pdf = RESOURCES.sub(
-        lambda found: b"".join(sorted(re.findall(rb"\n[^\n]+", found[0]))), convert.svg_to_pdf(svg)
+        lambda match: b"".join(sorted(re.findall(rb"\n[^\n]+", match[0]))), convert.svg_to_pdf(svg)
     )
     return {"svg": svg.encode(), "pdf": pdf, "png": convert.svg_to_png(svg, scale=PIXELS)}
 

@@ -33,7 +33,7 @@ Read = dict[str, tuple[list[str], Array, ScoreIdentity]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Compared:
+class ScoreDifference:
     """One accuracy of both, in percent, and its difference in points."""
 
     benchmark: str
@@ -50,17 +50,17 @@ class Compared:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Comparison:
+class ScoreComparison:
     """Comparison of B with A; as JSON, what `stapo compare --json` prints."""
 
     first: str
     second: str
     """A and B."""
     warnings: list[str]
-    differences: list[Compared]
+    differences: list[ScoreDifference]
 
 
-def compare(first: Path, second: Path) -> Comparison:
+def compare_scores(first: Path, second: Path) -> ScoreComparison:
     """Return the comparison of two files or folders; resamples have a fixed seed.
 
     Raises:
@@ -71,12 +71,12 @@ def compare(first: Path, second: Path) -> Comparison:
     if errors:
         raise StudyError([visible(line) for line in errors])
     if first.is_file() and second.is_file():
-        both = [{"problems": next(iter(one.values()))} for one in both]
-    names = dict.fromkeys(name for one in both for name in one)
+        both = [{"problems": next(iter(scores.values()))} for scores in both]
+    names = dict.fromkeys(name for scores in both for name in scores)
     common = [
         name
         for name in names
-        if all(name in one for one in both) and both[0][name][0] == both[1][name][0]
+        if all(name in scores for scores in both) and both[0][name][0] == both[1][name][0]
     ]
     warnings = [
         f"{name}: not in both, or other problems; left out" for name in names if name not in common
@@ -84,31 +84,35 @@ def compare(first: Path, second: Path) -> Comparison:
     if not common:
         raise StudyError([visible(f"{first} and {second} have no benchmark in common")])
     warnings.append("differences are between checkpoints, not between methods")
-    made = [one[name][2] for one in both for name in common]
-    if len({one.get("decoding") for one in made}) > 1:
+    made = [scores[name][2] for scores in both for name in common]
+    if len({identity.get("decoding") for identity in made}) > 1:
         warnings.append("they are of several decodings")
-    judges = [one.get("verifier") for one in made]
-    alike = bool(judges[0]) and all(one == judges[0] for one in judges)
+    judges = [identity.get("verifier") for identity in made]
+    alike = bool(judges[0]) and all(judge == judges[0] for judge in judges)
     if any(judges):
         by = "with the verifier" if alike else "by the rules, since not all have the same verifier"
         warnings.append(f"verdicts {by}")
-    pairs = {name: [one[name][1][[int(alike)]] for one in both] for name in common}
+    pairs = {name: [scores[name][1][[int(alike)]] for scores in both] for name in common}
     rows = list(_differences(pairs))
     adjusted = holm([row.p_value for row in rows])
     rows = [replace(row, p_holm=p) for row, p in zip(rows, adjusted, strict=True)]
-    return Comparison(first=str(first), second=str(second), warnings=warnings, differences=rows)
+    return ScoreComparison(
+        first=str(first), second=str(second), warnings=warnings, differences=rows
+    )
 
 
 def _read(path: Path, errors: list[str]) -> Read:
     """Return the verdicts of a file or folder; add a line for each file that cannot be read."""
-    found: Read = {}
+    scores: Read = {}
     files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
     if not files or not path.exists() or files[0].suffix != ".parquet":
         remedy = "name a folder scores/CHECKPOINT/DECODING of a study, or a file of it"
-        if below := [one for one in path.glob("**/*.parquet") if "scores" in one.parts]:
+        if below := [
+            candidate for candidate in path.glob("**/*.parquet") if "scores" in candidate.parts
+        ]:
             remedy += f", such as {min(below).parent}"
         errors.append(f"{path}: no score files; {remedy}")
-        return found
+        return scores
     for file in files:
         try:
             table, identity = read_score_file(file)
@@ -117,13 +121,13 @@ def _read(path: Path, errors: list[str]) -> Read:
                 for name in ("gold", *VERDICT_COLUMNS.values())
             )
             arrays = np.stack(verdicts).astype(float)
-            found[file.stem] = [str(one[0]) for one in golds], arrays, identity
+            scores[file.stem] = [str(gold[0]) for gold in golds], arrays, identity
         except (OSError, ValueError, KeyError, TypeError) as error:
             errors.append(f"{file}: no score file, or damaged: {' '.join(str(error).split())}")
-    return found
+    return scores
 
 
-def _differences(pairs: Mapping[str, Sequence[Array]]) -> Iterator[Compared]:
+def _differences(pairs: Mapping[str, Sequence[Array]]) -> Iterator[ScoreDifference]:
     """Yield the difference on each benchmark, and on average where there are several."""
     rng = np.random.default_rng(SEED)
     counts = {name: problem_counts(pair[0].shape[1], rng) for name, pair in pairs.items()}
@@ -132,22 +136,22 @@ def _differences(pairs: Mapping[str, Sequence[Array]]) -> Iterator[Compared]:
         for side in (0, 1)
     )
     parts = {name: [name] for name in pairs} | ({AVERAGE: [*pairs]} if len(pairs) > 1 else {})
-    for name, of in parts.items():
-        ours, theirs = ([pairs[one][side] for one in of] for side in (1, 0))
+    for name, benchmarks in parts.items():
+        ours, theirs = ([pairs[benchmark][side] for benchmark in benchmarks] for side in (1, 0))
         gap = (second.draws[name] - first.draws[name]) / 100
-        found = paired_difference(ours, theirs, gap, rng)
-        yield Compared(
+        difference = paired_difference(ours, theirs, gap, rng)
+        yield ScoreDifference(
             benchmark=name,
-            problems=sum(pairs[one][0].shape[1] for one in of),
+            problems=sum(pairs[benchmark][0].shape[1] for benchmark in benchmarks),
             first=first.values[name],
             second=second.values[name],
-            difference=found.times(100),
-            p_value=found.p_value,
-            detectable=100 * found.detectable,
+            difference=difference.times(100),
+            p_value=difference.p_value,
+            detectable=100 * difference.detectable,
         )
 
 
-COLUMNS: list[Column[Compared]] = [
+COLUMNS: list[Column[ScoreDifference]] = [
     Column("Benchmark", lambda row: row.benchmark, text=True),
     Column("Problems", lambda row: row.problems),
     Column("A [%]", lambda row: row.first),
@@ -158,10 +162,10 @@ COLUMNS: list[Column[Compared]] = [
 ]
 
 
-def print_comparison(found: Comparison, console: Console) -> None:
+def print_comparison(comparison: ScoreComparison, console: Console) -> None:
     """Print both names, the warnings, and a table of the differences."""
-    names = [f"A = {found.first}", f"B = {found.second}"]
-    for line in [*names, *(f"warning: {line}" for line in found.warnings)]:
+    names = [f"A = {comparison.first}", f"B = {comparison.second}"]
+    for line in [*names, *(f"warning: {line}" for line in comparison.warnings)]:
         console.print(Text(visible(line)))
     title = Text("accuracy; the intervals are not adjusted")
-    console.print(terminal_table(COLUMNS, [found.differences], title), crop=False)
+    console.print(terminal_table(COLUMNS, [comparison.differences], title), crop=False)

@@ -65,7 +65,7 @@ class TableRow:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class BaselineComparison:
     """Difference of Avg between a target and a baseline at one size, in shares of 1."""
 
     size: str
@@ -87,7 +87,7 @@ class MainTable:
     problems: dict[str, int]
     rows: list[TableRow]
     headlines: dict[str, Headline | None]
-    comparisons: list[Comparison]
+    comparisons: list[BaselineComparison]
     notes: list[str]
     made_by: str
     """Fingerprint of everything that determines this table."""
@@ -101,7 +101,7 @@ class MainTable:
 def main_table(study: Study, decoding: str, scores: Scores) -> MainTable:
     """Return the table of one decoding; resamples have a fixed seed, so that the result is deterministic."""
     rng = np.random.default_rng(BOOTSTRAP_SEED)
-    found = resampled(study, scores, study.run.benchmarks, rng)
+    row_accuracies = resampled(study, scores, study.run.benchmarks, rng)
     targets, baselines = study.compared()
     pairs = {
         (size, target, baseline): ((size, target), (size, baseline))
@@ -119,9 +119,12 @@ def main_table(study: Study, decoding: str, scores: Scores) -> MainTable:
         decoding=decoding,
         samples={b: study.benchmarks[b].samples for b in study.run.benchmarks},
         problems=_problems(study, scores),
-        rows=_rows(study, scores, found),
-        headlines={one: _headline(study, one, baselines, scores, found) for one in targets},
-        comparisons=_comparisons(pairs, study, scores, found, rng),
+        rows=_rows(study, scores, row_accuracies),
+        headlines={
+            target: _headline(study, target, baselines, scores, row_accuracies)
+            for target in targets
+        },
+        comparisons=_comparisons(pairs, study, scores, row_accuracies, rng),
         notes=[
             *_notes(study, bool(pairs)),
             *_reward_notes(study, scores),
@@ -136,12 +139,12 @@ def resampled(
 ) -> Resampled:
     """Return the accuracies of all rows under one decoding, on all benchmarks and averaged over some."""
     counts = {name: problem_counts(n, rng) for name, n in _problems(study, scores).items()}
-    found = {}
+    row_accuracies = {}
     for size in study.run.sizes:
         for method in ("base", *study.run.methods):
             cells = {b: scores.cells[size, method, b].correct for b in counts}
-            found[size, method] = accuracies_of(cells, counts, averaged, rng)
-    return found
+            row_accuracies[size, method] = accuracies_of(cells, counts, averaged, rng)
+    return row_accuracies
 
 
 def _problems(study: Study, scores: Scores) -> dict[str, int]:
@@ -149,24 +152,26 @@ def _problems(study: Study, scores: Scores) -> dict[str, int]:
     return {b: scores.cells[first, "base", b].correct.shape[1] for b in study.run.benchmarks}
 
 
-def _rows(study: Study, scores: Scores, found: Resampled) -> list[TableRow]:
+def _rows(study: Study, scores: Scores, row_accuracies: Resampled) -> list[TableRow]:
     rows = []
-    for (size, method), one in found.items():
-        others = [row.values for (other, _), row in found.items() if other == size]
+    for (size, method), estimates in row_accuracies.items():
+        others = [row.values for (other, _), row in row_accuracies.items() if other == size]
         # Values that are equal as printed are ties.
         best = frozenset(
             column
-            for column, cell in one.values.items()
+            for column, cell in estimates.values.items()
             if round(cell.value, 2) == max(round(row[column].value, 2) for row in others)
         )
         source = "" if method == "base" else study.method(method).source
         cells = {b: scores.cells[size, method, b] for b in study.run.benchmarks}
-        rows.append(TableRow(size, method, study.title(method), source, one.values, best, cells))
+        rows.append(
+            TableRow(size, method, study.title(method), source, estimates.values, best, cells)
+        )
     return rows
 
 
 def _headline(
-    study: Study, target: str, baselines: Sequence[str], scores: Scores, of: Resampled
+    study: Study, target: str, baselines: Sequence[str], scores: Scores, row_accuracies: Resampled
 ) -> Headline | None:
     """Return the mean over sizes of 100 (target / strongest baseline - 1); None without a baseline above 0.
 
@@ -176,12 +181,16 @@ def _headline(
     others = [name for name in baselines if name != target]
     gains, strongest, crossed, draws = {}, {}, [], []
     for size in study.run.sizes:
-        values = {name: of[size, name].values[AVERAGE].value for name in [target, *others]}
+        values = {
+            name: row_accuracies[size, name].values[AVERAGE].value for name in [target, *others]
+        }
         if max([values[name] for name in others], default=0) <= 0:
             return None
         strongest[size] = max(others, key=lambda name: values[name])
         gains[size] = 100 * (values[target] / values[strongest[size]] - 1)
-        level, drawn = gain_over(scores, of, (size, target), others, study.run.benchmarks)
+        level, drawn = gain_over(
+            scores, row_accuracies, (size, target), others, study.run.benchmarks
+        )
         crossed.append(100 * (values[target] / max(level, 1e-9) - 1))
         draws.append(drawn)
     mean = interval(float(np.mean([*gains.values()])), np.mean(draws, axis=0))
@@ -189,33 +198,44 @@ def _headline(
 
 
 def gain_over(
-    scores: Scores, of: Resampled, row: Row, baselines: Iterable[str], benchmarks: Sequence[str]
+    scores: Scores,
+    row_accuracies: Resampled,
+    row: Row,
+    baselines: Iterable[str],
+    benchmarks: Sequence[str],
 ) -> tuple[float, Array]:
     """Return `over_strongest` of a row and some baselines of its size."""
     cells, draws = dict[str, list[Array]](), dict[str, Array]()
     for name in baselines:
         cells[name] = [scores.cells[row[0], name, b].correct for b in benchmarks]
-        draws[name] = of[row[0], name].draws[AVERAGE]
-    return over_strongest(of[row].draws[AVERAGE], cells, draws)
+        draws[name] = row_accuracies[row[0], name].draws[AVERAGE]
+    return over_strongest(row_accuracies[row].draws[AVERAGE], cells, draws)
 
 
 def _comparisons(
     pairs: Mapping[tuple[str, str, str], tuple[Row, Row]],
     study: Study,
     scores: Scores,
-    of: Resampled,
+    row_accuracies: Resampled,
     rng: np.random.Generator,
-) -> list[Comparison]:
+) -> list[BaselineComparison]:
     """Return the first minus the second row of each pair, adjusted by Holm as one family."""
-    found = []
+    comparisons = []
     for pair, rows in pairs.items():
         ours, theirs = (
             [scores.cells[*row, b].correct for b in study.run.benchmarks] for row in rows
         )
-        gap = (of[rows[0]].draws[AVERAGE] - of[rows[1]].draws[AVERAGE]) / 100
-        found.append(Comparison(*pair, paired_difference(ours, theirs, gap, rng), 1.0))
-    adjusted = holm([one.difference.p_value for one in found])
-    return [replace(one, adjusted_p=p) for one, p in zip(found, adjusted, strict=True)]
+        gap = (
+            row_accuracies[rows[0]].draws[AVERAGE] - row_accuracies[rows[1]].draws[AVERAGE]
+        ) / 100
+        comparisons.append(
+            BaselineComparison(*pair, paired_difference(ours, theirs, gap, rng), 1.0)
+        )
+    adjusted = holm([comparison.difference.p_value for comparison in comparisons])
+    return [
+        replace(comparison, adjusted_p=p)
+        for comparison, p in zip(comparisons, adjusted, strict=True)
+    ]
 
 
 def shown_benchmarks(study: Study) -> list[str]:
@@ -236,13 +256,13 @@ def of_trainings(
     """Return the accuracy of each training in percent; intervals are over problems."""
     study, scores = artefacts.study, artefacts.scores(decoding)
     rng, problems = np.random.default_rng(BOOTSTRAP_SEED), _problems(study, scores)
-    counts, found = {b: problem_counts(problems[b], rng) for b in benchmarks}, {}
+    counts, intervals = {b: problem_counts(problems[b], rng) for b in benchmarks}, {}
     for run in study.runs():
         seed = study.run.seeds.index(run.seed)
         cells = {b: scores.cells[run.size, run.method, b].correct for b in benchmarks}
-        own = {b: cell[seed : seed + 1] for b, cell in cells.items()}
-        found[run] = accuracies_of(own, counts, benchmarks, rng).values[AVERAGE]
-    return found
+        seed_cells = {b: cell[seed : seed + 1] for b, cell in cells.items()}
+        intervals[run] = accuracies_of(seed_cells, counts, benchmarks, rng).values[AVERAGE]
+    return intervals
 
 
 def _notes(study: Study, compares: bool) -> list[str]:
@@ -268,8 +288,8 @@ def _notes(study: Study, compares: bool) -> list[str]:
 
 def seed_notes(study: Study) -> list[str]:
     """Return what a single training seed leaves open."""
-    about = "1 training seed: no claim about the methods, only about these checkpoints."
-    return [about] if len(study.run.seeds) == 1 and study.run.methods else []
+    note = "1 training seed: no claim about the methods, only about these checkpoints."
+    return [note] if len(study.run.seeds) == 1 and study.run.methods else []
 
 
 def _verifier_notes(study: Study) -> list[str]:
@@ -288,22 +308,24 @@ def _verifier_notes(study: Study) -> list[str]:
 def _reward_notes(study: Study, scores: Scores) -> list[str]:
     """Return a note on how often grader and training reward differ; empty where it is not known."""
     shares = [
-        f"{study.title(name)} {100 * found['accepted'] / found['responses']:.2f} % and "
-        f"{100 * found['rewarded'] / found['responses']:.2f} %"
-        for name, found in scores.beside_reward.items()
+        f"{study.title(name)} {100 * counts['accepted'] / counts['responses']:.2f} % and "
+        f"{100 * counts['rewarded'] / counts['responses']:.2f} %"
+        for name, counts in scores.beside_reward.items()
     ]
-    about = (
+    disagreement = (
         f"the training's reward ({reader_name(study.training.reward)}) does not, and the reverse"
     )
-    return [f"Responses that the grader accepts and {about}: {', '.join(shares)}."] * bool(shares)
+    return [f"Responses that the grader accepts and {disagreement}: {', '.join(shares)}."] * bool(
+        shares
+    )
 
 
 def _overlap_notes(overlap: Mapping[str, Mapping[str, int]]) -> list[str]:
     """Return a note on benchmark problems that overlap with training prompts; empty without trainings."""
 
     def counted(kind: str) -> str:
-        found = [f"{name} {count}" for name, count in overlap[kind].items() if count]
-        return ", ".join(found) or "none"
+        counts = [f"{name} {count}" for name, count in overlap[kind].items() if count]
+        return ", ".join(counts) or "none"
 
     if not overlap:
         return []

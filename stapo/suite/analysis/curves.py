@@ -29,8 +29,8 @@ def rows_of_size(
 ) -> Iterator[dict[str, Any]]:
     """Yield the rows of the lines of each method at a size, from the (steps,) values of the trainings."""
     for method in study.run.methods:
-        found = {seed: values[TrainingRun(size, method, seed)] for seed in study.run.seeds}
-        yield from smoothed(found, study.method(method).title)
+        by_seed = {seed: values[TrainingRun(size, method, seed)] for seed in study.run.seeds}
+        yield from smoothed(by_seed, study.method(method).title)
 
 
 def lines_of(study: Study) -> str:
@@ -45,9 +45,9 @@ def values_of(artefacts: Artefacts, run: TrainingRun, name: str) -> Values:
     """Return the (steps,) values of a quantity of the metrics in a training."""
 
     def number(value: Any) -> float:
-        if not isfinite(found := float(value)):
+        if not isfinite(result := float(value)):
             raise ValueError("not finite")
-        return found
+        return result
 
     return SCALES.get(name, 1) * np.array(_read(artefacts, run, name, number))
 
@@ -58,9 +58,9 @@ def quantiles_of(artefacts: Artefacts, run: TrainingRun) -> dict[float, Values]:
     def numbers(quantiles: Any) -> dict[float, float]:
         return {float(level): float(value) for level, value in quantiles.items()}
 
-    found = _read(artefacts, run, "entropy_quantiles", numbers)
-    levels = set.intersection(*map(set, found))
-    return {level: np.array([one[level] for one in found]) for level in levels}
+    by_step = _read(artefacts, run, "entropy_quantiles", numbers)
+    levels = set.intersection(*map(set, by_step))
+    return {level: np.array([step[level] for step in by_step]) for level in levels}
 
 
 def _read(
@@ -87,7 +87,7 @@ def smoothed(values: Mapping[int, Values], title: str) -> Iterator[dict[str, Any
         ((seed, raw),) = values.items()
         yield from line_of(steps, raw, title, seed=seed, pale=1)
     yield from with_mean(
-        {seed: moving_mean(one, width) for seed, one in values.items()}, steps, title
+        {seed: moving_mean(line, width) for seed, line in values.items()}, steps, title
     )
 
 
@@ -95,11 +95,11 @@ def with_mean(
     lines: Mapping[int, Iterable[float]], x: Iterable[float], title: str
 ) -> Iterator[dict[str, Any]]:
     """Yield the rows of the line of each training, by seed; of several, pale behind their mean."""
-    several, x, found = len(lines) > 1, [*x], {seed: [*y] for seed, y in lines.items()}
-    for seed, y in found.items():
+    several, x, by_seed = len(lines) > 1, [*x], {seed: [*y] for seed, y in lines.items()}
+    for seed, y in by_seed.items():
         yield from line_of(x, y, title, seed=seed, pale=int(several))
     if several:
-        yield from line_of(x, np.mean([*found.values()], axis=0), title)
+        yield from line_of(x, np.mean([*by_seed.values()], axis=0), title)
 
 
 def line_of(
@@ -151,10 +151,10 @@ def shares_of(
 def curves_of(study: Study) -> list[tuple[str, list[str]]]:
     """Return decoding and benchmarks of each row of panels, without duplicates."""
     curve, tests = study.evaluation.curve, study.run.benchmarks
-    found = [(name, tests) for name in study.run.decodings] if study.full_steps() else []
-    if curve and (curve.decoding, {*curve.benchmarks}) not in [(d, {*b}) for d, b in found]:
-        found.append((curve.decoding, curve.benchmarks))
-    return found
+    curves = [(name, tests) for name in study.run.decodings] if study.full_steps() else []
+    if curve and (curve.decoding, {*curve.benchmarks}) not in [(d, {*b}) for d, b in curves]:
+        curves.append((curve.decoding, curve.benchmarks))
+    return curves
 
 
 def accuracy_label(study: Study, benchmarks: list[str]) -> str:
@@ -171,7 +171,9 @@ def accuracy_line(
     """Return step -> accuracy in percent of a training's checkpoints with scores; 0 is the base model."""
     steps = (*study.kept_steps(), study.training.steps)
     line = {0: Checkpoint(run.size)} | {step: study.checkpoint(*run, step) for step in steps}
-    return {step: 100 * shares[one] for step, one in line.items() if one in shares}
+    return {
+        step: 100 * shares[checkpoint] for step, checkpoint in line.items() if checkpoint in shares
+    }
 
 
 def over_steps(

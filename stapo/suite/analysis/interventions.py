@@ -16,25 +16,27 @@ from stapo.suite.study import Study
 Values = NDArray[Any]
 
 
-Of = Callable[[Repetition, ArmRecord], float]
-QUANTITIES: dict[str, tuple[str, Of]] = {
-    "entropy": ("Entropy [nats]", lambda one, arm: arm.entropy - one.entropy),
+Quantity = Callable[[Repetition, ArmRecord], float]
+QUANTITIES: dict[str, tuple[str, Quantity]] = {
+    "entropy": ("Entropy [nats]", lambda repetition, arm: arm.entropy - repetition.entropy),
     "entropy_resampled": (
         "Entropy, sampled anew [nats]",
-        lambda one, arm: arm.entropy_resampled - one.entropy,
+        lambda repetition, arm: arm.entropy_resampled - repetition.entropy,
     ),
     "entropy_rollout": (
         "Entropy, own rollout [nats]",
-        lambda one, arm: arm.entropy_rollout - one.entropy_rollout,
+        lambda repetition, arm: arm.entropy_rollout - repetition.entropy_rollout,
     ),
     "tail_mass": (
         "Tail mass",
-        lambda one, arm: nan if arm.tail_mass is None else arm.tail_mass - (one.tail_mass or 0.0),
+        lambda repetition, arm: (
+            nan if arm.tail_mass is None else arm.tail_mass - (repetition.tail_mass or 0.0)
+        ),
     ),
-    "reward": ("Reward", lambda one, arm: arm.reward - one.reward),
-    "gradient_norm": ("Gradient norm", lambda one, arm: arm.gradient_norm),
-    "cosine": ("Cosine", lambda one, arm: arm.cosine),
-    "kl": ("KL [nats per token]", lambda one, arm: arm.kl),
+    "reward": ("Reward", lambda repetition, arm: arm.reward - repetition.reward),
+    "gradient_norm": ("Gradient norm", lambda repetition, arm: arm.gradient_norm),
+    "cosine": ("Cosine", lambda repetition, arm: arm.cosine),
+    "kl": ("KL [nats per token]", lambda repetition, arm: arm.kl),
 }
 """Name -> heading, and number of an update; entropies, tail mass and rewards are changes by the update."""
 
@@ -51,14 +53,18 @@ class Updates(NamedTuple):
 
     def over_units(self, value: Callable[[Repetition], float]) -> Interval:
         """Return the mean over units of the means over their repetitions, with Student's interval."""
-        return mean_of_seeds([float(np.mean([*map(value, own)])) for own in self.units])
+        return mean_of_seeds(
+            [float(np.mean([*map(value, repetitions)])) for repetitions in self.units]
+        )
 
     def change(self, quantity: str, minus: str = "", kind: str = "arms") -> Interval:
         """Return the mean of a quantity, or of its difference from that of another arm or method."""
 
-        def value(one: Repetition) -> float:
-            made, (_, of) = getattr(one, kind), QUANTITIES[quantity]
-            return of(one, made[self.name]) - (of(one, made[minus]) if minus else 0.0)
+        def value(repetition: Repetition) -> float:
+            made, (_, compute) = getattr(repetition, kind), QUANTITIES[quantity]
+            return compute(repetition, made[self.name]) - (
+                compute(repetition, made[minus]) if minus else 0.0
+            )
 
         return self.over_units(value)
 
@@ -66,11 +72,11 @@ class Updates(NamedTuple):
 def updates_of(artefacts: Artefacts, names: Sequence[str]) -> list[Updates]:
     """Return the updates of some arms or methods: for the base models and each method of checkpoints."""
     study, groups = artefacts.study, dict[str, dict[str, list[Repetition]]]()
-    for one in study.intervened():
-        at = study.title(one.run.method if one.run else "base")
-        done = artefacts.intervention(one).numbers.repetitions
-        groups.setdefault(at, {}).setdefault(one.size, []).extend(done)
-    return [Updates(at, name, own.values()) for at, own in groups.items() for name in names]
+    for checkpoint in study.intervened():
+        at = study.title(checkpoint.run.method if checkpoint.run else "base")
+        done = artefacts.intervention(checkpoint).numbers.repetitions
+        groups.setdefault(at, {}).setdefault(checkpoint.size, []).extend(done)
+    return [Updates(at, name, units.values()) for at, units in groups.items() for name in names]
 
 
 def measured(artefacts: Artefacts, names: Iterable[str] = tuple(QUANTITIES)) -> list[str]:

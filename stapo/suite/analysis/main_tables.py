@@ -16,9 +16,15 @@ from rich.text import Text
 
 from stapo.core.files import write
 from stapo.suite import paths
-from stapo.suite.analysis.against_paper import Compared, compare
+from stapo.suite.analysis.against_paper import PaperComparison, compare_with_paper
 from stapo.suite.analysis.artefacts import Artefacts, Cell, read_scores
-from stapo.suite.analysis.comparison import Comparison, Headline, MainTable, TableRow, main_table
+from stapo.suite.analysis.comparison import (
+    BaselineComparison,
+    Headline,
+    MainTable,
+    TableRow,
+    main_table,
+)
 from stapo.suite.analysis.table import METHOD, SIZE, Column, markdown_grid, template, terminal_table
 from stapo.suite.analysis.values import values_of
 from stapo.suite.evaluation.statistics import AVERAGE, Difference
@@ -32,9 +38,11 @@ def _accuracy(heading: str, name: str) -> Column[TableRow]:
     return Column(heading, lambda row: row.cells[name], best=lambda row: name in row.best)
 
 
-def _mean(heading: str, of: Callable[[Cell], float], form: str = ".2f") -> Column[TableRow]:
+def _mean(heading: str, measure: Callable[[Cell], float], form: str = ".2f") -> Column[TableRow]:
     """Return a column of the mean of a number over the benchmarks of a row."""
-    return Column(heading, lambda row: float(np.mean([*map(of, row.responses.values())])), form)
+    return Column(
+        heading, lambda row: float(np.mean([*map(measure, row.responses.values())])), form
+    )
 
 
 def accuracy(table: MainTable) -> list[Column[TableRow]]:
@@ -53,16 +61,20 @@ def overview(table: MainTable) -> list[Column[TableRow]]:
 
 def _gaps(table: MainTable, target: str) -> tuple[Column[TableRow], Column[TableRow]]:
     """Return the columns of a target minus each row, and of the p-values."""
-    found = {(one.size, one.baseline): one for one in table.comparisons if one.target == target}
-    none = Comparison("", "", "", Difference(*[nan] * 6), nan)
+    comparisons = {
+        (comparison.size, comparison.baseline): comparison
+        for comparison in table.comparisons
+        if comparison.target == target
+    }
+    none = BaselineComparison("", "", "", Difference(*[nan] * 6), nan)
 
-    def of(row: TableRow) -> Comparison:
-        return found.get((row.size, row.method), none)
+    def lookup(row: TableRow) -> BaselineComparison:
+        return comparisons.get((row.size, row.method), none)
 
     heading = f"{table.titles[target]} minus it"
     return (
-        Column(heading, lambda row: of(row).difference.times(100), "+.2f"),
-        Column("p (Holm)", lambda row: of(row).adjusted_p, ".4f"),
+        Column(heading, lambda row: lookup(row).difference.times(100), "+.2f"),
+        Column("p (Holm)", lambda row: lookup(row).adjusted_p, ".4f"),
     )
 
 
@@ -79,7 +91,7 @@ RESPONSES: list[Column[TableRow]] = [
 """Columns about the length and form of responses."""
 
 
-AGAINST_PAPER: list[Column[Compared]] = [
+AGAINST_PAPER: list[Column[PaperComparison]] = [
     Column("Revision", lambda row: row.revision, text=True),
     SIZE,
     METHOD,
@@ -93,27 +105,27 @@ AGAINST_PAPER: list[Column[Compared]] = [
 
 def headline_texts(table: MainTable) -> list[str]:
     """Return the headline of each target as one sentence."""
-    return [_headline_text(table, *one) for one in table.headlines.items()]
+    return [_headline_text(table, *item) for item in table.headlines.items()]
 
 
-def _headline_text(table: MainTable, target: str, found: Headline | None) -> str:
+def _headline_text(table: MainTable, target: str, headline: Headline | None) -> str:
     title = table.titles[target]
-    if found is None:
+    if headline is None:
         return f"No headline of {title}: it has no baseline, or a strongest baseline is at 0."
-    bounds = found.mean
+    bounds = headline.mean
     sizes = ", ".join(
-        f"{size} {gain:+.2f} % over {table.titles[found.baselines[size]]}"
-        for size, gain in found.gains.items()
+        f"{size} {gain:+.2f} % over {table.titles[headline.baselines[size]]}"
+        for size, gain in headline.gains.items()
     )
-    over = "the strongest baseline's" + ", mean over sizes" * (len(found.gains) > 1)
+    over = "the strongest baseline's" + ", mean over sizes" * (len(headline.gains) > 1)
     return (
         f"Relative gain of {title}'s Avg over {over}: {bounds.value:+.2f} % ({sizes}); "
-        f"with the baseline chosen on other problems {found.cross_fitted:+.2f} % "
+        f"with the baseline chosen on other problems {headline.cross_fitted:+.2f} % "
         f"[{bounds.low:+.2f}, {bounds.high:+.2f}]."
     )
 
 
-def comparison_text(table: MainTable, comparison: Comparison) -> str:
+def comparison_text(table: MainTable, comparison: BaselineComparison) -> str:
     """Return a paired difference as one sentence."""
     d = comparison.difference
     size = f"{comparison.size}: " if comparison.size else ""
@@ -126,7 +138,7 @@ def comparison_text(table: MainTable, comparison: Comparison) -> str:
     )
 
 
-def render(table: MainTable, against: Sequence[Compared]) -> str:
+def render(table: MainTable, against: Sequence[PaperComparison]) -> str:
     """Return the table in Markdown, with the comparison with the paper."""
     return template("main.md.j2").render(
         table=table,
@@ -134,7 +146,7 @@ def render(table: MainTable, against: Sequence[Compared]) -> str:
         accuracy=markdown_grid(accuracy(table), table.rows),
         responses=markdown_grid(RESPONSES, table.rows),
         headlines=headline_texts(table),
-        comparisons=[comparison_text(table, one) for one in table.comparisons],
+        comparisons=[comparison_text(table, comparison) for comparison in table.comparisons],
         against=against and markdown_grid(AGAINST_PAPER, against),
     )
 
@@ -148,7 +160,7 @@ def write_tables(study: Study, decoding: str, root: Path = Path()) -> Path:
     """Write the table of one decoding, with the comparison with the paper; return its path."""
     table = main_table(study, decoding, read_scores(study, decoding, root))
     path = root / paths.MAIN_TABLE.format(study=study.name, decoding=decoding)
-    return write(path, render(table, compare(study, table)))
+    return write(path, render(table, compare_with_paper(study, table)))
 
 
 def print_table(table: MainTable, console: Console) -> None:
@@ -163,7 +175,7 @@ def print_table(table: MainTable, console: Console) -> None:
     console.print(grid, crop=False)
     lines = [f"not shown, the terminal is too narrow: {', '.join(left_out)}"] * bool(left_out)
     lines += headline_texts(table)
-    lines += [f"  {comparison_text(table, one)}" for one in table.comparisons]
+    lines += [f"  {comparison_text(table, comparison)}" for comparison in table.comparisons]
     for line in lines:
         console.print(Text(visible(line)))
 

@@ -54,12 +54,12 @@ class Measured:
     """Size, or what else it was measured at."""
     what: str
     """What was measured, with the unit."""
-    found: Interval
+    estimate: Interval
     form: str = ".2f"
 
     def __str__(self) -> str:
         """Return it with its interval, such as `STAPO minus JustRL [points]: +1.20 [0.30, 2.10]`."""
-        return f"{self.what}: {with_interval(self.found, self.form) or 'none'}"
+        return f"{self.what}: {with_interval(self.estimate, self.form) or 'none'}"
 
 
 def _need(study: Study, methods: Iterable[str] = (), decodings: Iterable[str] = ()) -> None:
@@ -89,7 +89,7 @@ def _entropy(artefacts: Artefacts, method: str, which: Sequence[str]) -> Iterato
     for name in which:
         what = f"{name} entropy of {artefacts.study.title(method)} [ratio]"
         for size in artefacts.study.run.sizes:
-            values = [getattr(one, name) for one in entropies(artefacts, size, method)]
+            values = [getattr(entropy, name) for entropy in entropies(artefacts, size, method)]
             # The limit of a collapse is 0.1.
             yield Measured(size, what, ratio_of_seeds(values), ".3f")
 
@@ -100,7 +100,7 @@ def spread_against_baselines(artefacts: Artefacts, method: str) -> Iterator[Meas
     _need(study, [method, *BASELINES])
     for size in study.run.sizes:
         ours, *theirs = (
-            [one.spread for one in entropies(artefacts, size, name)]
+            [entropy.spread for entropy in entropies(artefacts, size, name)]
             for name in (method, *BASELINES)
         )
         for name, spreads in zip(BASELINES, theirs, strict=True):
@@ -118,7 +118,9 @@ def entropy_below_80th_percentile(artefacts: Artefacts, method: str) -> Iterator
         what = (
             f"entropy at the {100 * low:g} % / {100 * high:g} % quantile of {study.title(method)}"
         )
-        ratios = [one[low] / one[high] if one[high] > 0 else nan for one in late]
+        ratios = [
+            quantiles[low] / quantiles[high] if quantiles[high] > 0 else nan for quantiles in late
+        ]
         yield Measured(size, what, ratio_of_seeds(ratios), ".3f")
 
 
@@ -135,18 +137,20 @@ def quantiles_against_baselines(artefacts: Artefacts, method: str, top: bool) ->
             theirs = _late_quantiles(artefacts, size, name)
             below, highest = _levels([*ours, *theirs])
             gaps = {
-                level: difference_between([one[level] for one in ours], [o[level] for o in theirs])
+                level: difference_between(
+                    [quantiles[level] for quantiles in ours], [o[level] for o in theirs]
+                )
                 for level in ([highest] if top else below)
             }
-            level, largest = max(gaps.items(), key=lambda one: one[1].value)
-            titles = " minus ".join(study.title(one) for one in (method, name))
+            level, largest = max(gaps.items(), key=lambda item: item[1].value)
+            titles = " minus ".join(study.title(method_name) for method_name in (method, name))
             what = f"entropy at the {100 * level:g} % quantile, {titles} [nats]"
             yield Measured(size, what, largest, "+.3f")
 
 
-def _levels(found: Iterable[dict[float, float]]) -> tuple[list[float], float]:
+def _levels(quantiles: Iterable[dict[float, float]]) -> tuple[list[float], float]:
     """Return the levels up to 80 % that all trainings recorded, in order, and the highest, which is above."""
-    levels = sorted(set.intersection(*map(set, found)))
+    levels = sorted(set.intersection(*map(set, quantiles)))
     below = [level for level in levels if level <= PERCENTILE]
     if not below or levels[-1] <= PERCENTILE:
         raise UnmeasuredError("quantiles below and above 80 % were not recorded")
@@ -158,8 +162,11 @@ def _late_quantiles(artefacts: Artefacts, size: str, method: str) -> list[dict[f
     study = artefacts.study
     last = ceil(LATE * study.training.steps)
     runs = [TrainingRun(size, method, seed) for seed in study.run.seeds]
-    found = [quantiles_of(artefacts, run) for run in runs]
-    return [{level: fsum(own[-last:]) / last for level, own in one.items()} for one in found]
+    quantiles = [quantiles_of(artefacts, run) for run in runs]
+    return [
+        {level: fsum(values[-last:]) / last for level, values in levels.items()}
+        for levels in quantiles
+    ]
 
 
 def steps_with_few_silenced(artefacts: Artefacts, method: str) -> Iterator[Measured]:
@@ -170,8 +177,8 @@ def steps_with_few_silenced(artefacts: Artefacts, method: str) -> Iterator[Measu
     for size in study.run.sizes:
         runs = [TrainingRun(size, method, seed) for seed in study.run.seeds]
         shares = [values_of(artefacts, run, "silenced_fraction") < PAPER_SILENCED for run in runs]
-        found = mean_of_seeds([100.0 * float(one.mean()) for one in shares])
-        yield Measured(size, what, found, ".1f")
+        estimate = mean_of_seeds([100.0 * float(below.mean()) for below in shares])
+        yield Measured(size, what, estimate, ".1f")
 
 
 # Accuracy
@@ -199,8 +206,8 @@ def gain(artefacts: Artefacts, method: str, decoding: str) -> Iterator[Measured]
     """Yield the relative gain of a method over the strongest baseline, in percent, at each size."""
     study = artefacts.study
     for size in study.run.sizes:
-        found = interval(*_gain(artefacts, method, decoding, [size]))
-        yield Measured(size, f"relative gain of {study.title(method)} [%]", found, "+.2f")
+        estimate = interval(*_gain(artefacts, method, decoding, [size]))
+        yield Measured(size, f"relative gain of {study.title(method)} [%]", estimate, "+.2f")
 
 
 def gain_between_decodings(
@@ -228,9 +235,9 @@ def headline(
     _need_papers(study, sizes)
     if not has_papers_average(study):
         raise UnmeasuredError("the benchmarks are not the paper's")
-    found = interval(*_gain(artefacts, method, decoding, sizes))
+    estimate = interval(*_gain(artefacts, method, decoding, sizes))
     what = f"relative gain of {study.title(method)} [%]"
-    yield Measured(_all(sizes), what, found, "+.2f")
+    yield Measured(_all(sizes), what, estimate, "+.2f")
 
 
 def against_masks(
@@ -246,18 +253,20 @@ def against_masks(
 
 
 def _rivals(study: Study, method: str, selection: str) -> list[str]:
-    own = study.method(method).arguments
+    arguments = study.method(method).arguments
 
     def equal(name: str, *keys: str) -> bool:
         theirs = study.method(name).arguments
-        return all(theirs.get(key, own.get(key)) == own.get(key) for key in keys)
+        return all(theirs.get(key, arguments.get(key)) == arguments.get(key) for key in keys)
 
-    found = [name for name in study.run.methods if study.method(name).selection == selection]
-    found = [name for name in found if equal(name, "tau_p", "scope")]
-    if not found:
-        title = next(one.title for one in METHODS.values() if one.selection == selection)
+    rivals = [name for name in study.run.methods if study.method(name).selection == selection]
+    rivals = [name for name in rivals if equal(name, "tau_p", "scope")]
+    if not rivals:
+        title = next(
+            candidate.title for candidate in METHODS.values() if candidate.selection == selection
+        )
         raise UnmeasuredError(f"the study does not train {title} with these thresholds")
-    return [name for name in found if equal(name, "quantile")] or found
+    return [name for name in rivals if equal(name, "quantile")] or rivals
 
 
 def change(
@@ -269,12 +278,12 @@ def change(
     """
     study = artefacts.study
     _need(study, [method], [decoding])
-    own = float(study.method(method).arguments[argument])
-    alike = (one.members for one in families(study) if one.argument == argument)
-    members = next((one for one in alike if method in one.values()), {})
-    ends = {"highest": max(members, default=own), "lowest": min(members, default=own)}
+    current = float(study.method(method).arguments[argument])
+    alike = (family.members for family in families(study) if family.argument == argument)
+    members = next((group for group in alike if method in group.values()), {})
+    ends = {"highest": max(members, default=current), "lowest": min(members, default=current)}
     values = [ends[to]] if to in ends else [*members]
-    pairs = [(members[value], method) for value in values if value != own]
+    pairs = [(members[value], method) for value in values if value != current]
     if not pairs:
         which = {"highest": "a higher", "lowest": "a lower", "others": "another"}[to]
         raise UnmeasuredError(f"the study trains no method with {which} {argument}")
@@ -290,7 +299,7 @@ def _differences(
     for size in study.run.sizes:
         for ours, theirs in pairs:
             what = f"{study.method(ours).title} minus {study.method(theirs).title} {unit}"
-            first, second = (known[size, one] for one in (ours, theirs))
+            first, second = (known[size, name] for name in (ours, theirs))
             value = first.values[AVERAGE].value - second.values[AVERAGE].value
             draws = first.draws[AVERAGE] - second.draws[AVERAGE]
             yield Measured(size, what, interval(value, draws), "+.2f")
@@ -313,29 +322,32 @@ def spurious_gradient(
         _need_papers(study, [size])
     also = study.interventions.gradient_tokens and scope == "candidates"
     at_logits = " at the logits" if also else ""
-    for one in recorded(artefacts):
-        if one.method == method and size in (None, one.size):
-            spurious, *_, high = (quadrant.mask for quadrant in quadrants(one))
+    for tokens in recorded(artefacts):
+        if tokens.method == method and size in (None, tokens.size):
+            spurious, *_, high = (quadrant.mask for quadrant in quadrants(tokens))
             if scope == "all":
-                low = one.numbers("entropy") < percentile(one.frame)
-                spurious, high = one.correct & one.rare & low, one.correct & ~one.rare & ~low
-            known = one.measured
-            found = relative(one.sample, one.known_norm, spurious & known, high & known)
-            what = f"mean gradient norm{at_logits} of spurious tokens of {one.title}, {ABOVE}"
-            yield Measured(one.size, what, found, "+.1f")
-            if also and (at_weights := spurious_at_weights(artefacts, method, one.size)):
+                low = tokens.numbers("entropy") < percentile(tokens.frame)
+                spurious, high = (
+                    tokens.correct & tokens.rare & low,
+                    tokens.correct & ~tokens.rare & ~low,
+                )
+            known = tokens.measured
+            estimate = relative(tokens.sample, tokens.known_norm, spurious & known, high & known)
+            what = f"mean gradient norm{at_logits} of spurious tokens of {tokens.title}, {ABOVE}"
+            yield Measured(tokens.size, what, estimate, "+.1f")
+            if also and (at_weights := spurious_at_weights(artefacts, method, tokens.size)):
                 what = f"mean gradient norm at all weights of spurious tokens of {at_weights[0]}, {ABOVE}"
-                yield Measured(one.size, what, at_weights[1], "+.1f")
+                yield Measured(tokens.size, what, at_weights[1], "+.1f")
 
 
-def _within_bounds(one: Recorded) -> tuple[Mask, Mask]:
+def _within_bounds(tokens: Recorded) -> tuple[Mask, Mask]:
     """Return the tokens whose gradient norm is within its bounds, and those with a gradient.
 
     With w the derivative of the surrogate by the log-probability (ratio * A, 0 where clipped),
     w^2 (1 - 2 p + e^-H) <= |grad_z J|^2 <= w^2 (2 - 2 p - C H^2) (v5); the bounds are as recorded.
     """
     exact, low, high, ratio, advantage = (
-        one.numbers(name)
+        tokens.numbers(name)
         for name in ("gradient_norm_sq", "lower_bound", "upper_bound", "ratio", "advantage")
     )
     square = np.where(np.nan_to_num(exact) > 0, ratio * advantage, np.nan) ** 2
@@ -344,8 +356,8 @@ def _within_bounds(one: Recorded) -> tuple[Mask, Mask]:
     return distance <= ROUNDING, ~np.isnan(distance)
 
 
-def _texts(one: Recorded, is_it: Callable[[str], bool]) -> Mask:
-    return np.array([is_it(text.strip()) for text in one.frame["token"]], dtype=bool)
+def _texts(tokens: Recorded, is_it: Callable[[str], bool]) -> Mask:
+    return np.array([is_it(text.strip()) for text in tokens.frame["token"]], dtype=bool)
 
 
 def _share(
@@ -353,14 +365,14 @@ def _share(
 ) -> Iterator[Measured]:
     """Yield the share of a class of tokens in another, in percent."""
     _need(artefacts.study, [method])
-    for one in recorded(artefacts):
-        if one.method != method:
+    for tokens in recorded(artefacts):
+        if tokens.method != method:
             continue
-        part, whole = classes(one)
+        part, whole = classes(tokens)
         if not whole.any():
-            raise UnmeasuredError(f"{one.size}, {one.title}: no such token was recorded")
-        found = share(one.sample, part & whole, whole)
-        yield Measured(one.size, f"{what}, {one.title} [%]", found.times(100), ".1f")
+            raise UnmeasuredError(f"{tokens.size}, {tokens.title}: no such token was recorded")
+        estimate = share(tokens.sample, part & whole, whole)
+        yield Measured(tokens.size, f"{what}, {tokens.title} [%]", estimate.times(100), ".1f")
 
 
 QUANTITIES: dict[str, Callable[..., Iterator[Measured]]] = {
@@ -382,18 +394,18 @@ QUANTITIES: dict[str, Callable[..., Iterator[Measured]]] = {
     "silenced_digits": partial(
         _share,
         what='silenced tokens that are digits, "$" or "x"',
-        classes=lambda one: (
-            _texts(one, lambda text: bool(text) and {*text} <= DIGITS_AND_SIGNS),
-            one.silenced,
+        classes=lambda tokens: (
+            _texts(tokens, lambda text: bool(text) and {*text} <= DIGITS_AND_SIGNS),
+            tokens.silenced,
         ),
     ),
     "retained_words": partial(
         _share,
         what="retained rare tokens that are words",
         # A word has two letters or more, and nothing else.
-        classes=lambda one: (
-            _texts(one, lambda text: len(text) > 1 and text.isalpha()),
-            one.is_kind("retained"),
+        classes=lambda tokens: (
+            _texts(tokens, lambda text: len(text) > 1 and text.isalpha()),
+            tokens.is_kind("retained"),
         ),
     ),
 }

@@ -14,7 +14,7 @@ from markupsafe import Markup
 from stapo.core.files import read_json, write
 from stapo.suite import paths
 from stapo.suite.analysis import main_tables
-from stapo.suite.analysis.against_paper import compare
+from stapo.suite.analysis.against_paper import compare_with_paper
 from stapo.suite.analysis.artefacts import Artefacts
 from stapo.suite.analysis.charts import chart_of, specification
 from stapo.suite.analysis.comparison import main_table, seed_notes
@@ -51,17 +51,17 @@ def render_report(study: Study, root: Path = Path()) -> str:
     artefacts = Artefacts(study, root)
     scripts = [vega(), script("report.js")]
     scores = {name: artefacts.scores(name) for name in study.run.decodings}
-    tables = [main_table(study, name, one) for name, one in scores.items()]
-    against_paper = [compare(study, table) for table in tables]
+    tables = [main_table(study, name, decoding_scores) for name, decoding_scores in scores.items()]
+    against_paper = [compare_with_paper(study, table) for table in tables]
     figures = [_figure(artefacts, name) for name in figure_names(study)]
     grids = {
         name: (TABLES[name].title, evidence_table(artefacts, name)) for name in table_names(study)
     }
-    evidence = {n: one for n, one in grids.items() if n != "verdicts" and one[1].rows}
+    evidence = {n: grid for n, grid in grids.items() if n != "verdicts" and grid[1].rows}
     shown = {
         "verdicts": "verdicts" in grids,
         "paper": any(against_paper),
-        "figures": {one["name"] for one in figures} - {*LEADING},
+        "figures": {figure["name"] for figure in figures} - {*LEADING},
         "evidence": evidence,
     }
     return template("report.html.j2").render(
@@ -88,13 +88,13 @@ def render_report(study: Study, root: Path = Path()) -> str:
 
 def _figure(artefacts: Artefacts, name: str) -> dict[str, Any]:
     """Return a figure as the template shows it."""
-    found = specification(chart_of(artefacts, name))
+    spec = specification(chart_of(artefacts, name))
     return {
         "name": name,
         "title": FIGURES[name].title,
-        "caption": found.get("description", ""),
-        "data": json_block(found | {"datasets": _columns(found.get("datasets", {}))}),
-        "panels": len(found.get("concat", [])),
+        "caption": spec.get("description", ""),
+        "data": json_block(spec | {"datasets": _columns(spec.get("datasets", {}))}),
+        "panels": len(spec.get("concat", [])),
         # Relative to the page.
         "files": {suffix: f"figures/{name}.{suffix}" for suffix in paths.FIGURE_SUFFIXES},
     }
@@ -116,16 +116,18 @@ def costs(artefacts: Artefacts) -> Table:
         path = artefacts.root / paths.RUN_PROVENANCE.format(study=study.name, **run._asdict())
         return read_json(path) if path.exists() else {}
 
-    found = artefacts.of_runs(record)
+    records = artefacts.of_runs(record)
 
     def cost(heading: str, field: str, unit: float) -> Column[TrainingRun]:
         # Without a GPU, there is no number of its hours.
-        return Column(heading, lambda run: (found[run].get(field) or nan) / unit, ",.2f")
+        return Column(heading, lambda run: (records[run].get(field) or nan) / unit, ",.2f")
 
     def made_by(run: TrainingRun) -> str:
-        environment = found[run].get("environment", {})
+        environment = records[run].get("environment", {})
         parts = [(key, environment[key]) for key in MADE if environment.get(key)]
-        return "; ".join(f"{key} {one[:12] if key == 'commit' else one}" for key, one in parts)
+        return "; ".join(
+            f"{key} {value[:12] if key == 'commit' else value}" for key, value in parts
+        )
 
     return Table(
         columns=[
@@ -137,7 +139,7 @@ def costs(artefacts: Artefacts) -> Table:
             cost("Energy of the GPUs [kWh]", "joules", 3_600_000),
             Column("Made by", made_by, text=True),
         ],
-        rows=[*found],
+        rows=[*records],
         caption="What each training cost. Time and energy of the evaluations are not recorded.",
     )
 
@@ -161,7 +163,7 @@ def policy(scripts: Iterable[str]) -> str:
     vegaEmbed sets styles of elements.
     """
     sums = [hashlib.sha256(text.encode()).digest() for text in scripts]
-    hashes = " ".join(f"'sha256-{base64.b64encode(one).decode()}'" for one in sums)
+    hashes = " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in sums)
     return (
         f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data:; "
         "base-uri 'none'; form-action 'none'"

@@ -51,16 +51,18 @@ class Column(Generic[Row]):
             return value
         return UNMEASURED if value != value else format(value, self.form)
 
-    def number(self, found: Interval) -> str:
+    def number(self, estimate: Interval) -> str:
         """Return a value, with two decimals if the column has no form."""
-        return format(found.value, self.form or ".2f") if isfinite(found.value) else UNMEASURED
+        return (
+            format(estimate.value, self.form or ".2f") if isfinite(estimate.value) else UNMEASURED
+        )
 
-    def bounds(self, found: Interval) -> tuple[str, str] | None:
+    def bounds(self, estimate: Interval) -> tuple[str, str] | None:
         """Return the ends of an interval, if it has any; with one decimal if the column has no form."""
-        if not (isfinite(found.low) and isfinite(found.high)):
+        if not (isfinite(estimate.low) and isfinite(estimate.high)):
             return None
         form = self.form or ".1f"
-        return format(found.low, form), format(found.high, form)
+        return format(estimate.low, form), format(estimate.high, form)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,18 +82,20 @@ METHOD: Column[Any] = Column("Method", lambda row: row.title, text=True)
 
 
 def estimated(
-    heading: str, of: Callable[[Row], Interval], form: str = ".3g", unit: float = 1.0
+    heading: str, value: Callable[[Row], Interval], form: str = ".3g", unit: float = 1.0
 ) -> Column[Row]:
     """Return a column of values with intervals, in another unit such as 100 for percent."""
-    return Column(heading, lambda row: of(row).times(unit), form)
+    return Column(heading, lambda row: value(row).times(unit), form)
 
 
-def with_interval(found: Interval, form: str) -> str:
+def with_interval(estimate: Interval, form: str) -> str:
     """Return a value with its interval, if it has one, as text; empty for nan."""
-    if not isfinite(found.value):
+    if not isfinite(estimate.value):
         return ""
-    value, low, high = (format(one, form) for one in (found.value, found.low, found.high))
-    return f"{value} [{low}, {high}]" if isfinite(found.low) else value
+    value, low, high = (
+        format(number, form) for number in (estimate.value, estimate.low, estimate.high)
+    )
+    return f"{value} [{low}, {high}]" if isfinite(estimate.low) else value
 
 
 def template(name: str) -> jinja2.Template:
@@ -126,12 +130,12 @@ def render(table: Table, suffix: str, title: str, made_by: str) -> str:
     return "\n\n".join([*texts, f"Configuration {made_by}.\n"])
 
 
-def markdown_grid(found: Sequence[Column[Row]], rows: Iterable[Row]) -> str:
+def markdown_grid(columns: Sequence[Column[Row]], rows: Iterable[Row]) -> str:
     """Return the lines of a table in Markdown."""
-    lines = [[markdown(column.heading) for column in found]]
-    lines += [[_markdown_cell(column, row) for column in found] for row in rows]
+    lines = [[markdown(column.heading) for column in columns]]
+    lines += [[_markdown_cell(column, row) for column in columns] for row in rows]
     head, *body = [f"| {' | '.join(line)} |" for line in lines]
-    return "\n".join([head, f"|{'---|' * len(found)}", *body])
+    return "\n".join([head, f"|{'---|' * len(columns)}", *body])
 
 
 def _markdown_cell(column: Column[Row], row: Row) -> str:
@@ -157,16 +161,16 @@ def _no_formula(cell: str | float | None) -> str | float | None:
 
 def _csv_lines(table: Table) -> Iterator[Sequence[str]]:
     """Yield heading and rows: numbers with all digits, and two columns more for the bounds of estimates."""
-    found = []
+    columns = []
     for column in table.columns:
         values = [column.value(row) for row in table.rows]
         plain = [value.value if isinstance(value, Interval) else value for value in values]
-        found.append([column.heading, *map(_plain, plain)])
+        columns.append([column.heading, *map(_plain, plain)])
         if any(isinstance(value, Interval) for value in values):
             for end in ("low", "high"):
                 ends = [_plain(getattr(value, end, nan)) for value in values]
-                found.append([f"{column.heading}, {end}", *ends])
-    yield from zip(*found, strict=True)
+                columns.append([f"{column.heading}, {end}", *ends])
+    yield from zip(*columns, strict=True)
 
 
 def _plain(value: str | float) -> str:
@@ -178,19 +182,19 @@ def _plain(value: str | float) -> str:
 
 
 def terminal_table(
-    found: Sequence[Column[Row]], groups: Iterable[Iterable[Row]], title: Text
+    columns: Sequence[Column[Row]], groups: Iterable[Iterable[Row]], title: Text
 ) -> RichTable:
     """Return a table for the terminal, whose text is not interpreted as markup.
 
     It is as wide as its content: print it with `crop=False`. Groups of rows are separated from each other.
     """
     table = RichTable(title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
-    for column in found:
+    for column in columns:
         heading = Text(fill(column.heading, 7, break_long_words=False))
         table.add_column(heading, justify="left" if column.text else "right", no_wrap=True)
     for rows in groups:
         for row in rows:
-            table.add_row(*(_text(column, row) for column in found))
+            table.add_row(*(_text(column, row) for column in columns))
         table.add_section()
     table.width = Console(width=10**4).measure(table).maximum
     return table

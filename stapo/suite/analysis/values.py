@@ -34,17 +34,17 @@ Value = dict[str, Any]
 def write_values(artefacts: Artefacts) -> Path:
     """Write the values of a finished study."""
     path = artefacts.root / paths.VALUES.format(study=artefacts.study.name)
-    return write(path, csv_text([COLUMNS, *(one.values() for one in values_of(artefacts))]))
+    return write(path, csv_text([COLUMNS, *(value.values() for value in values_of(artefacts))]))
 
 
 def values_of(artefacts: Artefacts) -> list[Value]:
     """Return the values of a study, each with all columns; equal scores give equal values."""
     study = artefacts.study
-    found: list[Value] = []
+    values: list[Value] = []
     for decoding in study.run.decodings:
         table = main_table(study, decoding, artefacts.scores(decoding))
-        found += [*_values_of(table), *_trainings(artefacts, table)]
-    return [*map(_complete, found)]
+        values += [*_table_values(table), *_trainings(artefacts, table)]
+    return [*map(_complete, values)]
 
 
 def _complete(value: Value) -> Value:
@@ -57,68 +57,74 @@ def _complete(value: Value) -> Value:
     return {name: rounded(value.get(name)) for name in COLUMNS}
 
 
-def _numbers(found: Interval) -> Value:
-    return {end: getattr(found, end) for end in ("value", "low", "high")}
+def _numbers(estimate: Interval) -> Value:
+    return {end: getattr(estimate, end) for end in ("value", "low", "high")}
 
 
-def _problems(table: MainTable, of: str) -> int:
+def _problems(table: MainTable, benchmark: str) -> int:
     """Return the number of problems of a benchmark, or of all of Avg."""
-    return table.problems[of] if of in table.problems else sum(table.problems.values())
+    return (
+        table.problems[benchmark] if benchmark in table.problems else sum(table.problems.values())
+    )
 
 
-def _values_of(table: MainTable) -> Iterator[Value]:
+def _table_values(table: MainTable) -> Iterator[Value]:
     """Yield the numbers of a main table: of its rows, its differences, and its headlines."""
-    about = {"study": table.study.name, "decoding": table.decoding}
-    for row, one in of_rows(table):
+    common = {"study": table.study.name, "decoding": table.decoding}
+    for row, value in of_rows(table):
         at = {"size": row.size or None, "method": row.method}
-        yield about | at | one | {"n": _problems(table, one["benchmark"])}
-    for one in (*_differences(table), *_headlines(table)):
-        yield about | one | {"n": _problems(table, one["benchmark"])}
+        yield common | at | value | {"n": _problems(table, value["benchmark"])}
+    for value in (*_differences(table), *_headlines(table)):
+        yield common | value | {"n": _problems(table, value["benchmark"])}
 
 
 def of_rows(table: MainTable) -> Iterator[tuple[TableRow, Value]]:
     """Yield each number of a row, a mean over the training seeds; benchmarks before averages."""
 
-    def one(of: str, metric: str, value: float) -> tuple[TableRow, Value]:
-        return row, {"benchmark": of, "metric": metric, "value": value}
+    def entry(benchmark: str, metric: str, value: float) -> tuple[TableRow, Value]:
+        return row, {"benchmark": benchmark, "metric": metric, "value": value}
 
     for row in table.rows:
         for name, samples in table.samples.items():
             cell = row.responses[name]
             yield row, {"benchmark": name, "metric": f"avg@{samples}", **_numbers(row.cells[name])}
             for k in [2**i for i in range(samples.bit_length())]:
-                yield one(name, f"pass@{k}", 100 * pass_at_k(cell.correct, k))
+                yield entry(name, f"pass@{k}", 100 * pass_at_k(cell.correct, k))
         yield row, {"benchmark": AVERAGE, "metric": "avg@N", **_numbers(row.cells[AVERAGE])}
     for row in table.rows if table.study.evaluation.verifier else ():
         cells = {name: [cell] for name, cell in row.responses.items()}
         cells[AVERAGE] = [*row.responses.values()]
-        for (name, of), (by, column) in product(cells.items(), VERDICTS.items()):
-            value = 100 * float(np.mean([cell.mean(column) for cell in of]))
-            yield one(name, f"avg@{table.samples.get(name, 'N')} {by}", value)
+        for (name, responses), (by, column) in product(cells.items(), VERDICTS.items()):
+            value = 100 * float(np.mean([cell.mean(column) for cell in responses]))
+            yield entry(name, f"avg@{table.samples.get(name, 'N')} {by}", value)
 
 
 def _differences(table: MainTable) -> Iterator[Value]:
     """Yield target minus reference in points, with p-values of Avg, in questions, and what is detectable."""
-    for one in table.comparisons:
-        found = one.difference
-        about = {"size": one.size or None, "method": one.target, "reference": one.baseline}
-        average, metric = about | {"benchmark": AVERAGE}, {"metric": "difference of avg@N"}
-        tests = {"p_value": found.p_value, "p_holm": one.adjusted_p}
-        yield average | metric | _numbers(found.times(100)) | tests
-        yield average | {"metric": "difference in questions", "value": found.questions}
-        yield average | {"metric": "detectable difference", "value": 100 * found.detectable}
+    for comparison in table.comparisons:
+        difference = comparison.difference
+        common = {
+            "size": comparison.size or None,
+            "method": comparison.target,
+            "reference": comparison.baseline,
+        }
+        average, metric = common | {"benchmark": AVERAGE}, {"metric": "difference of avg@N"}
+        tests = {"p_value": difference.p_value, "p_holm": comparison.adjusted_p}
+        yield average | metric | _numbers(difference.times(100)) | tests
+        yield average | {"metric": "difference in questions", "value": difference.questions}
+        yield average | {"metric": "detectable difference", "value": 100 * difference.detectable}
 
 
 def _headlines(table: MainTable) -> Iterator[Value]:
     """Yield the relative gains over the strongest baselines in percent, and their mean over the sizes."""
-    about = {"benchmark": AVERAGE, "metric": "relative gain of avg@N"}
-    for target, found in table.headlines.items():
-        if found is None:
+    common = {"benchmark": AVERAGE, "metric": "relative gain of avg@N"}
+    for target, headline in table.headlines.items():
+        if headline is None:
             continue
-        of = about | {"method": target}
-        for size, gain in found.gains.items():
-            yield of | {"size": size, "reference": found.baselines[size], "value": gain}
-        yield of | {"reference": STRONGEST} | _numbers(found.mean)
+        labels = common | {"method": target}
+        for size, gain in headline.gains.items():
+            yield labels | {"size": size, "reference": headline.baselines[size], "value": gain}
+        yield labels | {"reference": STRONGEST} | _numbers(headline.mean)
 
 
 def _trainings(artefacts: Artefacts, table: MainTable) -> Iterator[Value]:
@@ -126,6 +132,6 @@ def _trainings(artefacts: Artefacts, table: MainTable) -> Iterator[Value]:
     study, decoding = artefacts.study, table.decoding
     last = {"step": study.training.steps, "decoding": decoding}
     for name, samples in table.samples.items():
-        about = {"study": study.name, "benchmark": name, "metric": f"avg@{samples}"}
-        for run, found in of_trainings(artefacts, decoding, [name]).items():
-            yield about | run._asdict() | last | _numbers(found) | {"n": table.problems[name]}
+        common = {"study": study.name, "benchmark": name, "metric": f"avg@{samples}"}
+        for run, accuracy in of_trainings(artefacts, decoding, [name]).items():
+            yield common | run._asdict() | last | _numbers(accuracy) | {"n": table.problems[name]}

@@ -50,9 +50,9 @@ def tell(
 ) -> None:
     """Print a document, or what people read; exit code 1 if its key `failed`, or `shown`, says so."""
     if as_json:
-        found = document()
-        print_json(found)
-        failed = found.get("failed")
+        content = document()
+        print_json(content)
+        failed = content.get("failed")
     else:
         failed = shown()
     if failed:
@@ -112,8 +112,8 @@ def check(study: StudyFile, as_json: JsonOption = False) -> None:
     """
     from stapo.suite.operations.check import check_document, print_check
 
-    found = study_of(study)
-    tell(as_json, lambda: check_document(found), lambda: print_check(found, console()))
+    loaded = study_of(study)
+    tell(as_json, lambda: check_document(loaded), lambda: print_check(loaded, console()))
 
 
 @app.command()
@@ -158,8 +158,8 @@ def status(study: StudyFile, as_json: JsonOption = False) -> None:
     """
     from stapo.suite.operations.status import print_status, status_document
 
-    found = study_of(study)
-    tell(as_json, lambda: status_document(found), lambda: not print_status(found, console()))
+    loaded = study_of(study)
+    tell(as_json, lambda: status_document(loaded), lambda: not print_status(loaded, console()))
 
 
 @app.command()
@@ -229,8 +229,8 @@ def conformance(
     from stapo.suite.study import StudyError
 
     try:
-        found, meant = find_trainer(trainer)
-        lines, holds = report(found, trainer, method or meant)
+        implementation, meant = find_trainer(trainer)
+        lines, holds = report(implementation, trainer, method or meant)
     except ValueError as error:
         raise StudyError([str(error)]) from error
     typer.echo("\n".join(lines))
@@ -246,8 +246,8 @@ def show(study: StudyFile, as_json: JsonOption = False) -> None:
     """
     from stapo.suite.analysis.main_tables import show_document, show_study
 
-    found = study_of(study)
-    tell(as_json, lambda: show_document(found), lambda: show_study(found))
+    loaded = study_of(study)
+    tell(as_json, lambda: show_document(loaded), lambda: show_study(loaded))
 
 
 @app.command()
@@ -262,10 +262,10 @@ def compare(
 
     Example: stapo compare scores/tiny/base/t1.0-p1.0 scores/tiny/stapo/seed0/t1.0-p1.0
     """
-    from stapo.suite.analysis.compare import compare as compared, print_comparison
+    from stapo.suite.analysis.compare import compare_scores, print_comparison
 
-    found = compared(first, second)
-    tell(as_json, lambda: asdict(found), lambda: print_comparison(found, console()))
+    comparison = compare_scores(first, second)
+    tell(as_json, lambda: asdict(comparison), lambda: print_comparison(comparison, console()))
 
 
 @app.command()

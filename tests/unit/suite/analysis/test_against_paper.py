@@ -4,7 +4,7 @@ import pytest
 from synthetic import tabulated, write_scores
 
 from stapo.core.methods import BASELINES, METHODS
-from stapo.suite.analysis.against_paper import compare
+from stapo.suite.analysis.against_paper import compare_with_paper
 from stapo.suite.analysis.artefacts import Artefacts
 from stapo.suite.analysis.main_tables import render
 from stapo.suite.analysis.tables.hyperparameters import make
@@ -25,7 +25,7 @@ def compared(raw, root, *, sizes=("1.7B",), benchmarks=SIX, decoding="t1.0-p1.0"
     assert study.compared() == (["stapo", "stapo-v2"], [*BASELINES])
     write_scores(root, study)
     table = tabulated(root, study)
-    return table, compare(study, table)
+    return table, compare_with_paper(study, table)
 
 
 @pytest.mark.parametrize("all_six", [True, False])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from synthetic import WRONG, rewrite
 
-from stapo.suite.analysis.compare import compare
+from stapo.suite.analysis.compare import compare_scores
 from stapo.suite.records.scores import write_score_file
 from stapo.suite.study import StudyError
 
@@ -32,7 +32,7 @@ def written(path: Path, share: float, seed: int, problems: int = 40, **identity:
 def test_two_files_are_compared_problem_by_problem(tmp_path):
     first = written(tmp_path / "a.parquet", 0.3, 0)
     second = written(tmp_path / "b.parquet", 0.8, 1)
-    found = compare(tmp_path / "a.parquet", tmp_path / "b.parquet")
+    found = compare_scores(tmp_path / "a.parquet", tmp_path / "b.parquet")
     (row,) = found.differences
     assert row.first.value == pytest.approx(first)
     assert row.difference.value == pytest.approx(second - first)
@@ -47,7 +47,7 @@ def test_folders_are_compared_on_the_benchmarks_that_both_have(tmp_path):
         large = written(tmp_path / side / "large.parquet", 0.5, 1, problems=60)
     written(tmp_path / "a" / "alone.parquet", 0.5, 2)
     written(tmp_path / "a" / "small.parquet", 0.5, 0, problems=5, decoding="t0.7-p0.9")
-    found = compare(tmp_path / "a", tmp_path / "b")
+    found = compare_scores(tmp_path / "a", tmp_path / "b")
     assert [row.benchmark for row in found.differences] == ["large", "small", "Avg"]
     assert found.differences[2].first.value == pytest.approx((small + large) / 2)
     assert all(row.difference.value == 0 and row.p_holm == 1 for row in found.differences)
@@ -61,7 +61,7 @@ def test_verdicts_are_the_verifiers_where_both_have_the_same_one(tmp_path):
         # It accepts everything that the rules reject.
         rewrite(tmp_path / f"{name}.parquet", lambda row: {"correct_with_verifier": True})
     for other, accuracy, line in (("b", 100, "with the verifier"), ("c", share, "by the rules")):
-        found = compare(tmp_path / "a.parquet", tmp_path / f"{other}.parquet")
+        found = compare_scores(tmp_path / "a.parquet", tmp_path / f"{other}.parquet")
         assert found.differences[0].first.value == pytest.approx(accuracy)
         assert any(line in one for one in found.warnings)
 
@@ -83,5 +83,5 @@ def test_what_cannot_be_compared_is_a_line(tmp_path):
         ("b", "no benchmark in common"),
     ):
         with pytest.raises(StudyError, match=line) as caught:
-            compare(tmp_path / "a.parquet", tmp_path / other)
+            compare_scores(tmp_path / "a.parquet", tmp_path / other)
         assert len(caught.value.errors) == 1

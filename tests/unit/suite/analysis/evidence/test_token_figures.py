@@ -75,7 +75,7 @@ def test_what_the_claim_on_gradients_rests_on_is_said(complete, monkeypatch):
     found = Interval(1.0, 0.5, 2.0)
     monkeypatch.setattr(quantities, "spurious_at_weights", lambda *_: ("Base", found))
     logits, weights = quantities.spurious_gradient(artefacts, "justrl")
-    assert (logits.found, weights.found) == (usual.found, found)
+    assert (logits.estimate, weights.estimate) == (usual.estimate, found)
     assert "at the logits of spurious tokens of JustRL" in logits.what
     assert "at all weights of spurious tokens of Base" in weights.what
 
