@@ -93,9 +93,9 @@ def final_answer(gold: str, response: str) -> str | None:
         if len(between) > LONGEST_GAP or not BETWEEN.fullmatch(between):
             break
         run.insert(0, box)
-    found = [box.inside(response).strip() for box in run]
-    if len(run) == wanted > 1 and all(parts(one) == 1 for one in found):
-        return ", ".join(found)
+    answers = [box.inside(response).strip() for box in run]
+    if len(run) == wanted > 1 and all(parts(answer) == 1 for answer in answers):
+        return ", ".join(answers)
     return boxes[-1].inside(response)
 
 
@@ -129,15 +129,15 @@ class Box:
 def _closed(text: str) -> list[Box]:
     r"""Return every box that is closed, in their order; empty ones, as in "in \boxed{}", if all are."""
     opened: list[re.Match[str]] = []
-    found = []
+    boxes = []
     for match in BRACES.finditer(text):
         if match["short"]:
-            found.append(Box(match.end(), match.end() + 1, match.start(), match.end() + 1))
+            boxes.append(Box(match.end(), match.end() + 1, match.start(), match.end() + 1))
         elif match["box"] or match[0] == "{":
             opened.append(match)
         elif match[0] == "}" and opened and (opening := opened.pop())["box"]:
-            found.append(Box(opening.end(), match.start(), opening.start(), match.end()))
-    return sorted([box for box in found if box.inside(text).strip()] or found)
+            boxes.append(Box(opening.end(), match.start(), opening.start(), match.end()))
+    return sorted([box for box in boxes if box.inside(text).strip()] or boxes)
 
 
 def box_content(text: str) -> str | None:
@@ -164,8 +164,8 @@ def is_right_box(gold: str, response: str) -> bool:
 
 def last_number(text: str) -> str | None:
     """Return the last number of a text, without thousands separators; None without one."""
-    found = NUMBER.findall(text)
-    return _plain(found[-1]) if found else None
+    numbers = NUMBER.findall(text)
+    return _plain(numbers[-1]) if numbers else None
 
 
 def text_after(marker: str, text: str) -> str | None:

@@ -50,8 +50,8 @@ class Exhibit:
 def declared(folder: Literal["tables", "figures"]) -> dict[str, Exhibit]:
     """Return name -> declaration of the files in a folder of `analysis`, in the order of the report."""
     files = sorted((Path(__file__).parent / "analysis" / folder).glob("[!_]*.py"))
-    found = {file.stem: _declaration(file) for file in files}
-    return dict(sorted(found.items(), key=lambda one: one[1].order))
+    exhibits = {file.stem: _declaration(file) for file in files}
+    return dict(sorted(exhibits.items(), key=lambda item: item[1].order))
 
 
 def _declaration(file: Path) -> Exhibit:
@@ -59,7 +59,9 @@ def _declaration(file: Path) -> Exhibit:
     for node in ast.parse(file.read_text(encoding="utf-8")).body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "EXHIBIT":
             assert isinstance(node.value, ast.Call)
-            values = {str(one.arg): ast.literal_eval(one.value) for one in node.value.keywords}
+            values = {
+                str(keyword.arg): ast.literal_eval(keyword.value) for keyword in node.value.keywords
+            }
             return Exhibit(**values)
     raise ValueError(f"{file}: no EXHIBIT")
 
@@ -90,7 +92,7 @@ def _shown(exhibits: dict[str, Exhibit], study: "Study") -> list[str]:
         and "random" in study.interventions.controls,
     }
     # A study of base models alone has main tables.
-    return [name for name, one in exhibits.items() if has[one.needs] and study.run.methods]
+    return [name for name, exhibit in exhibits.items() if has[exhibit.needs] and study.run.methods]
 
 
 FIGURES = declared("figures")

@@ -59,8 +59,8 @@ def work_directory(path: Path, config: Any) -> Iterator[Path]:
         if not identity.exists():
             write_json(identity, config)
         elif canonical(read_json(identity)) != canonical(config):
-            about = "contains the state of another configuration"
-            raise ForeignDirectoryError(f"{path}: {about}; choose another directory or remove it")
+            message = "contains the state of another configuration"
+            raise ForeignDirectoryError(f"{path}: {message}; choose another directory or remove it")
         yield path
 
 

@@ -79,5 +79,5 @@ def plain(text: str) -> str:
 
 def markdown(text: str) -> str:
     """Return text as Markdown that shows it literally: without table cells, links, images or HTML."""
-    escaped = MARKUP.sub(lambda found: f"{found[0][:-1]}\\{found[0][-1]}", visible(text))
+    escaped = MARKUP.sub(lambda match: f"{match[0][:-1]}\\{match[0][-1]}", visible(text))
     return html.escape(escaped, quote=False)

@@ -80,8 +80,8 @@ def _is_full_disk(error: BaseException | None) -> bool:
 def _fail(lines: list[str], code: int) -> NoReturn:
     with suppress(OSError):  # The log may be on a full disk.
         if bars := sys.modules.get("tqdm"):  # An open one would stand before the message.
-            for one in [*bars.tqdm._instances]:
-                one.close()
+            for bar in [*bars.tqdm._instances]:
+                bar.close()
         if "--json" in sys.argv:
             print_json({"errors": [visible(line) for line in lines]})
         for line in lines:

@@ -54,7 +54,7 @@ Errors = Iterator[str]
 ROUNDING = 1e-6
 """Relative tolerance of sums."""
 LISTS = ("sizes", "methods", "seeds", "decodings", "benchmarks")
-ABOUT, PROMPTS, OVERLAP = "data/prompts.json", "data/prompts.jsonl", "data/overlap.json"
+METADATA, PROMPTS, OVERLAP = "data/prompts.json", "data/prompts.jsonl", "data/overlap.json"
 UNREPEATED = {"provenance", "engine", "differs_from_math_verify", "differs_from_reward"}
 """Of a score file: what only those who made it can say, or what is checked otherwise."""
 Grades = dict[tuple[str, str | None], Grade]
@@ -131,7 +131,7 @@ def _dropped(study: Study, recorded: Study) -> Errors:
         if dropped:
             yield f"lists {key} that are not shown: {', '.join(map(str, dropped))}"
     for name in {*study.run.benchmarks} & {*recorded.run.benchmarks}:
-        asked, shown = (one.benchmarks[name].samples for one in (recorded, study))
+        asked, shown = (version.benchmarks[name].samples for version in (recorded, study))
         if asked > shown:
             yield f"requests {asked} samples of {name}, {shown} are shown"
 
@@ -145,12 +145,14 @@ def _file_errors(results: Results) -> Errors:
     for run, record in results.runs.items():
         for path, stated in named_by(run, record).items():
             # Not the weights of a step that the study no longer evaluates.
-            if belongs.of_training(path) and named.setdefault(path, stated) != stated:
+            if belongs.is_training_output(path) and named.setdefault(path, stated) != stated:
                 yield f"{path}: trainings name different ones"
     for path, stated in named.items():
-        if (found := results.digest_of(path)) != stated:
-            yield f"{path}: {'not what its training names' if found else 'missing, its training names it'}"
-    published = {path for path in results.files.keys() | results.sums if belongs.of_training(path)}
+        if (digest := results.digest_of(path)) != stated:
+            yield f"{path}: {'not what its training names' if digest else 'missing, its training names it'}"
+    published = {
+        path for path in results.files.keys() | results.sums if belongs.is_training_output(path)
+    }
     yield from (f"{path}: no training names it" for path in sorted(published - named.keys()))
     for checkpoint in results.study.checkpoints():
         inside = place_of(results.study, checkpoint)
@@ -177,20 +179,20 @@ def _step_faults(record: dict[str, Any], steps: list[Any], expected: int) -> Err
         return
     taken = sum(step["seconds"].get(phase, 0.0) for step in steps for phase in PHASES)
     on_gpus = taken * record["attempts"][-1]["processes"] if record["environment"]["gpus"] else 0.0
-    for name, found in (("seconds", taken), ("gpu_seconds", on_gpus)):
-        if abs(record[name] - found) > ROUNDING * max(found, 1.0):
-            yield f"gives {name} {found}, its provenance says {record[name]}"
+    for name, value in (("seconds", taken), ("gpu_seconds", on_gpus)):
+        if abs(record[name] - value) > ROUNDING * max(value, 1.0):
+            yield f"gives {name} {value}, its provenance says {record[name]}"
 
 
 def input_errors(results: Results) -> Errors:
     """Yield a line for each input of the trainings that contradicts the study."""
-    about = read_json(results.folder / ABOUT)
+    metadata = read_json(results.folder / METADATA)
     for name, expected in _wanted(results).items():
-        if expected is not None and about[name] != expected:
-            yield f"{ABOUT}: {name} {about[name]}, by the study {expected}"
+        if expected is not None and metadata[name] != expected:
+            yield f"{METADATA}: {name} {metadata[name]}, by the study {expected}"
     yield from model_errors(results)
     if not results.is_summary:
-        yield from _prompt_errors(results, about) or _overlap_errors(results)
+        yield from _prompt_errors(results, metadata) or _overlap_errors(results)
 
 
 def _wanted(results: Results) -> dict[str, int | str | None]:
@@ -203,22 +205,22 @@ def _wanted(results: Results) -> dict[str, int | str | None]:
     return {"rows": data.prompts, "unique": data.prompts}
 
 
-def _prompt_errors(results: Results, about: Any) -> list[str]:
+def _prompt_errors(results: Results, metadata: Any) -> list[str]:
     """Return what is wrong with the prompts: their content, or what `data/prompts.json` says of them."""
     path, data = results.folder / PROMPTS, results.study.data
     if isinstance(data, TinyData):
         records = read_jsonl(path)
-        for number, (found, made) in enumerate(zip_longest(records, tiny_prompts(data)), 1):
-            if found != made:
+        for number, (record, made) in enumerate(zip_longest(records, tiny_prompts(data)), 1):
+            if record != made:
                 return [f"{PROMPTS}: line {number}: not the prompt that the study's data give"]
     prompts = read_prompts(path)
-    if (about["prompts"], about["sha256"]) != (len(prompts), checksum(prompts)):
-        return [f"{ABOUT}: does not belong to {PROMPTS}"]
-    left_out = about["conflicting"] + about.get("unrewarded", 0)
-    if not about["rows"] >= about["unique"] == left_out + len(prompts):
-        return [f"{ABOUT}: its numbers are inconsistent"]
+    if (metadata["prompts"], metadata["sha256"]) != (len(prompts), checksum(prompts)):
+        return [f"{METADATA}: does not belong to {PROMPTS}"]
+    left_out = metadata["conflicting"] + metadata.get("unrewarded", 0)
+    if not metadata["rows"] >= metadata["unique"] == left_out + len(prompts):
+        return [f"{METADATA}: its numbers are inconsistent"]
     # Of a file with repeated questions, some rows are no prompts.
-    whole = isinstance(data, FileData) and about["rows"] == len(prompts)
+    whole = isinstance(data, FileData) and metadata["rows"] == len(prompts)
     if whole and rows_checksum(prompts) != getattr(data, "sha256", None):
         return [f"{PROMPTS}: not the rows of the study's file, by their checksum"]
     return []
@@ -234,11 +236,11 @@ def _overlap_errors(results: Results) -> list[str]:
         questions[benchmark] = [row["question"] for row in rows]
     published = isinstance(study.data, HubData)
     try:
-        found = check_overlap(results.folder / PROMPTS, questions, published)
+        overlap = check_overlap(results.folder / PROMPTS, questions, published)
     except StudyError as error:
         return [line.rpartition("/")[2] for line in error.errors]
-    if read_json(results.folder / OVERLAP) != found:
-        common = json.dumps(found)[:200]
+    if read_json(results.folder / OVERLAP) != overlap:
+        common = json.dumps(overlap)[:200]
         return [f"{OVERLAP}: not what prompts and benchmarks have in common: {common}"]
     return []
 
@@ -254,11 +256,11 @@ def model_errors(results: Results) -> Errors:
     stated = read_json(results.folder / "provenance.json")["models"]
     for name, model in asked.items():
         source = stated.get(name, {})
-        found = (source.get("hub"), source.get("revision"))
-        is_of_hub = isinstance(model, HubModel) or (name == "verifier" and model is not None)
-        if found != ((model.hub, model.revision) if is_of_hub else (None, None)):
-            yield f"models/{name}: comes from {found[0]} at {found[1]}, which the study does not say"
-        elif is_of_hub and model.revision not in ("main", source.get("commit")):
+        origin = (source.get("hub"), source.get("revision"))
+        from_hub = isinstance(model, HubModel) or (name == "verifier" and model is not None)
+        if origin != ((model.hub, model.revision) if from_hub else (None, None)):
+            yield f"models/{name}: comes from {origin[0]} at {origin[1]}, which the study does not say"
+        elif from_hub and model.revision not in ("main", source.get("commit")):
             yield f"models/{name}: is of commit {source.get('commit')}, the study pins {model.revision}"
 
 
@@ -284,13 +286,13 @@ def origin_errors(results: Results) -> Errors:
             read_tables(results.study, decoding, results.study.cells(decoding), results.root)
         except StaleScoreError as error:
             yield from str(error).splitlines()
-    of = jobs_of(results.study)
+    jobs = jobs_of(results.study)
     package = {"hf": "transformers ", "vllm": "vllm "}[results.study.evaluation.backend]
-    for job in of.all("score"):
+    for job in jobs.all("score"):
         (path,), (responses,) = job.outputs, job.inputs
         stated = dict(read_identity(results.root / path))
         expected = {
-            **cell(of, job),
+            **cell(jobs, job),
             "responses": results.digest((results.root / responses).resolve()),
         }
         engines = engines_of(results.responses(job))
@@ -303,7 +305,7 @@ def origin_errors(results: Results) -> Errors:
 
 def _response_fault(results: Results, job: Job, problems: list[AnsweredProblem]) -> str:
     study, benchmark = results.study, job.name.rpartition("/")[2]
-    made_by, expected = {one.fingerprint for one in problems}, next(job.sources).fingerprint
+    made_by, expected = {problem.fingerprint for problem in problems}, next(job.sources).fingerprint
     if made_by != {expected}:
         return f"of configuration {', '.join(sorted(made_by))}, the study's is {expected}"
     limit = study.evaluation.max_response_tokens
@@ -333,11 +335,11 @@ def _score_fault(results: Results, job: Job, problems: list[AnsweredProblem], kn
     known.update(zip(new, grade_answers(new), strict=True))
     asked = results.study.evaluation.verifier is not None
     grades = [known[pair] for pair in pairs]
-    found = score_rows(problems, grades)
-    if len(stated) != len(found):
-        return f"{len(stated)} rows, {len(found)} are expected"
-    both = zip(stated, found, strict=True)
-    differing = sum(one != counted(one, rules, asked) for one, rules in both)
+    computed = score_rows(problems, grades)
+    if len(stated) != len(computed):
+        return f"{len(stated)} rows, {len(computed)} are expected"
+    both = zip(stated, computed, strict=True)
+    differing = sum(row != counted(row, rules, asked) for row, rules in both)
     if differing:
         return f"{differing} of {len(stated)} rows do not follow from the responses"
     reward, beside = results.study.training.reward, identity.get("differs_from_reward")
@@ -367,9 +369,9 @@ def counted(stated: ScoreRow, by_rules: ScoreRow, asked: bool) -> ScoreRow:
 
 def drawn_errors(results: Results) -> Errors:
     """Yield a line for each table, figure or report that does not follow from the results."""
-    of, folder = jobs_of(results.study), paths.RESULTS.format(study=results.study.name)
-    jobs = {stage: list(of.all(stage)) for stage in SHOWN}
-    outputs = [path for own in jobs.values() for job in own for path in job.outputs]
+    study_jobs, folder = jobs_of(results.study), paths.RESULTS.format(study=results.study.name)
+    jobs = {stage: list(study_jobs.all(stage)) for stage in SHOWN}
+    outputs = [path for stage_jobs in jobs.values() for job in stage_jobs for path in job.outputs]
     made = {path.removeprefix(f"{folder}/").partition("/")[0] for path in outputs}
     with TemporaryDirectory() as scratch:
         again = Path(scratch)
@@ -378,8 +380,8 @@ def drawn_errors(results: Results) -> Errors:
             if entry.name not in made:
                 (again / folder / entry.name).symlink_to(entry)
         with chdir(again), redirect_stdout(StringIO()):
-            for stage, own in jobs.items():
-                DRAW[stage](results.study, [job.name for job in own])
+            for stage, stage_jobs in jobs.items():
+                DRAW[stage](results.study, [job.name for job in stage_jobs])
         for path in outputs:
             if (results.root / path).read_bytes() != (again / path).read_bytes():
                 name = path.removeprefix(f"{folder}/")

@@ -57,15 +57,15 @@ class Layout:
         by whoever loads it.
         """
         directory, _, name = path.rpartition("/")
-        of_model = any(fnmatch(name, pattern) for pattern in (*FILES, SUMS))
-        return path in self.files or path in ADDED or (directory in self.models and of_model)
+        is_model_file = any(fnmatch(name, pattern) for pattern in (*FILES, SUMS))
+        return path in self.files or path in ADDED or (directory in self.models and is_model_file)
 
-    def of_another_form(self, path: str) -> bool:
+    def is_leftover(self, path: str) -> bool:
         """Return whether another form of the study may have left a path: another method, another step."""
         kind, _, name = path.partition("/")
         return kind in KINDS and (path.endswith(f"/{SUMS}") or Path(name).suffix in SUFFIXES)
 
-    def of_training(self, path: str) -> bool:
+    def is_training_output(self, path: str) -> bool:
         """Return whether the provenance of a training must name a path."""
         recorded = path.startswith("runs/") and path.endswith(RECORDED)
         verifier = path.startswith("models/verifier/")
@@ -110,18 +110,21 @@ def write_provenance(study: Study, root: Path = Path()) -> list[Path]:
             )
         known |= named_by(run, record)
         gpus |= {*record["environment"]["gpus"]}
-    about, sums = (
+    provenance, sums = (
         root / path.format(study=study.name) for path in (paths.PROVENANCE, paths.CHECKSUMS)
     )
     written, made = datetime.now(UTC).isoformat(timespec="seconds"), environment()
     # This machine may have GPUs that no training used.
     made["gpus"] = [gpu for gpu in made["gpus"] if gpu in gpus]
-    write_json(about, {**about_study(study, root), "written": written, "environment": made})
-    listed = {path: sha for path, sha in known.items() if belongs.of_training(path)}
+    write_json(provenance, {**about_study(study, root), "written": written, "environment": made})
+    listed = {path: sha for path, sha in known.items() if belongs.is_training_output(path)}
     for place, path in admit(study, folder, belongs)[0].items():
         if belongs.has(place) and place not in listed:
             listed[place] = file_sha256(path)
-    return [about, write(sums, "".join(f"{sha}  {path}\n" for path, sha in sorted(listed.items())))]
+    return [
+        provenance,
+        write(sums, "".join(f"{sha}  {path}\n" for path, sha in sorted(listed.items()))),
+    ]
 
 
 def named_by(run: TrainingRun, record: Mapping[str, Any]) -> dict[str, str]:
@@ -141,8 +144,8 @@ def _sources(study: Study, root: Path) -> dict[str, Any]:
     """Return where the models came from, with the commit that a branch was at."""
     at = {size: paths.BASE_MODEL.format(study=study.name, size=size) for size in study.run.sizes}
     at["verifier"] = paths.VERIFIER.format(study=study.name)
-    found = {name: root / place / SOURCE for name, place in at.items()}
-    return {name: read_json(path) for name, path in found.items() if path.exists()}
+    sources = {name: root / place / SOURCE for name, place in at.items()}
+    return {name: read_json(path) for name, path in sources.items() if path.exists()}
 
 
 def about_study(study: Study, root: Path) -> dict[str, Any]:
@@ -156,7 +159,8 @@ def about_study(study: Study, root: Path) -> dict[str, Any]:
         "base": {run.size: record["base"] for run, record in runs.items()},
         "prompts": next((record["prompts"] for record in runs.values()), None),
         "fingerprints": {
-            str(one): of_checkpoint(jobs_of(study), one).fingerprint for one in study.checkpoints()
+            str(checkpoint): of_checkpoint(jobs_of(study), checkpoint).fingerprint
+            for checkpoint in study.checkpoints()
         },
         "training_seconds": sum(record["seconds"] for record in runs.values()),
         "training_gpu_hours": sum(record["gpu_seconds"] for record in runs.values()) / 3600,
@@ -188,10 +192,10 @@ class Results:
         """Path -> checksum in `SHA256SUMS`."""
         text = (self.folder / SUMS).read_text(encoding="utf-8")
         lines = [line.partition("  ") for line in text.splitlines()]
-        found = {path: stated for stated, _, path in lines}
-        if len(found) < len(lines):
+        checksums = {path: stated for stated, _, path in lines}
+        if len(checksums) < len(lines):
             raise DamagedFileError(f"{SUMS}: lists a file twice")
-        return found
+        return checksums
 
     def digest_of(self, path: str) -> str | None:
         """Return the checksum of a file, or the listed one if it was left out; None without both."""
@@ -265,7 +269,7 @@ def admit(study: Study, folder: Path, layout: Layout) -> tuple[dict[str, Path], 
     Hidden files and the checksums are apart. Hidden are what Snakemake remembers and what a kill left half
     written; nothing reads them.
     """
-    found: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     errors, largest = [], FILE_BYTES + study.training.token_records_mb * 10**6
     for file in sorted(folder.rglob("*")):
         path = file.relative_to(folder).as_posix()
@@ -277,8 +281,8 @@ def admit(study: Study, folder: Path, layout: Layout) -> tuple[dict[str, Path], 
         if fault:
             errors.append(f"{path}: {fault}")
         elif not is_hidden(Path(path)) and path != SUMS:
-            found[path] = file
-    return found, errors
+            files[path] = file
+    return files, errors
 
 
 def _fault(file: Path, limit: float = FILE_BYTES) -> str | None:

@@ -100,7 +100,7 @@ def verify(folder: Path, say: Callable[[str], None] = lambda _: None) -> dict[st
         say(f"note     {note}")
     if sums:
         say(f"{SUMS} itself: {sums}")
-    failed = any(one["errors"] for one in checks)
+    failed = any(result["errors"] for result in checks)
     return {
         "folder": str(folder), "failed": failed, "checks": checks, "notes": notes, "sha256": sums,
     }  # fmt: skip
@@ -136,11 +136,11 @@ def guarded(check: Callable[[Results], Errors], results: Results) -> Errors:
         yield from check(results)
     except UNREADABLE as error:
         # The text of an OSError names the file, its representation does not.
-        about = str(error) if isinstance(error, OSError) else repr(error)
+        message = str(error) if isinstance(error, OSError) else repr(error)
         # Read by the path results/STUDY in a temporary directory, which is gone when this is read.
         at = str(results.root / paths.RESULTS.format(study=results.study.name))
-        about = about.replace(at, str(results.folder))
-        yield f"something is missing, truncated or corrupt: {about}"
+        message = message.replace(at, str(results.folder))
+        yield f"something is missing, truncated or corrupt: {message}"
 
 
 def file_errors(results: Results) -> Errors:
@@ -155,7 +155,7 @@ def file_errors(results: Results) -> Errors:
         else:
             left_out = path.endswith(WEIGHTS) or path.rpartition("/")[0] in models
         if not belongs.has(path):
-            if path in expected or not belongs.of_another_form(path):
+            if path in expected or not belongs.is_leftover(path):
                 yield f"{path}: belongs to nothing of this study; take it out of the folder"
         elif path not in there and not left_out:
             yield f"{path}: missing"
@@ -168,11 +168,11 @@ def file_errors(results: Results) -> Errors:
 def provenance_errors(results: Results) -> Errors:
     """Yield what the study says of its trainings that they do not."""
     path = results.root / paths.PROVENANCE.format(study=results.study.name)
-    stated, found = read_json(path), about_study(results.study, results.root)
+    stated, computed = read_json(path), about_study(results.study, results.root)
     if results.is_summary:
-        found["models"] = stated["models"]  # What models say of themselves was left out.
-    for key in sorted((stated.keys() | found.keys()) - {*UNREPEATED}):
-        if stated.get(key) != found.get(key):
+        computed["models"] = stated["models"]  # What models say of themselves was left out.
+    for key in sorted((stated.keys() | computed.keys()) - {*UNREPEATED}):
+        if stated.get(key) != computed.get(key):
             yield f"provenance.json: {key} is not what the files of the runs say"
     recorded = {gpu for run in results.runs.values() for gpu in run["environment"]["gpus"]}
     for gpu in sorted({*stated["environment"]["gpus"]} - recorded):
@@ -207,10 +207,12 @@ def _notes(results: Results) -> Errors:
     else:
         if left_out := sum(path.endswith(WEIGHTS) for path in listed - results.files.keys()):
             yield f"{left_out} files of weights are not here; not checked"
-    own = [one.selection for one in map(study.method, study.run.methods) if one.is_own]
+    user_defined = [
+        method.selection for method in map(study.method, study.run.methods) if method.is_own
+    ]
     read = [study.training.reward, *map(study.answer, study.run.benchmarks)]
-    own += [named(str(one)) for one in read if not is_built_in(one)]
-    for name in dict.fromkeys(own):
+    user_defined += [named(str(reader)) for reader in read if not is_built_in(reader)]
+    for name in dict.fromkeys(user_defined):
         yield f"{name} is not part of the folder; what it computed is taken as stated"
     for name in study.run.benchmarks:
         if study.task(name)["metadata"]["sha256"] is None:
@@ -226,9 +228,9 @@ def _unlike_code(results: Results) -> Errors:
     made = [run["environment"] for run in results.runs.values()]
     for job in () if results.is_summary else jobs_of(results.study).all("score"):
         made.append(read_identity(results.root / job.outputs[0]).get("provenance", {}))
-    if dirty := sum(one.get("dirty") is not False for one in made):
-        of = f"{dirty} of {len(made)} trainings and scores"
-        yield f"{of} were made with uncommitted changes, or do not say (dirty)"
-    commits = Counter(str(one.get("commit"))[:12] for one in made)
+    if dirty := sum(environment.get("dirty") is not False for environment in made):
+        dirty_share = f"{dirty} of {len(made)} trainings and scores"
+        yield f"{dirty_share} were made with uncommitted changes, or do not say (dirty)"
+    commits = Counter(str(environment.get("commit"))[:12] for environment in made)
     if len(commits) > 1:
         yield f"made by several commits: {', '.join(commits)}"

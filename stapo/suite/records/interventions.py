@@ -144,7 +144,9 @@ class Intervention:
     """Version of these fields."""
 
     def __post_init__(self) -> None:
-        if [one.repetition for one in self.repetitions] != [*range(len(self.repetitions))]:
+        if [repetition.repetition for repetition in self.repetitions] != [
+            *range(len(self.repetitions))
+        ]:
             raise ValueError("not the repetitions 0, 1, 2 and so on")
 
 

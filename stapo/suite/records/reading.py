@@ -21,12 +21,12 @@ def record_of(kind: type[T], text: str | bytes) -> T:
         ValueError: not JSON, a field is missing or has another type, or a check of the record fails.
     """
     try:
-        found: T = _adapter(kind).validate_json(text, strict=True)
+        record: T = _adapter(kind).validate_json(text, strict=True)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
         raise ValueError(f"{where}: {first['msg']}" if where else first["msg"]) from error
-    return found
+    return record
 
 
 def read_table(path: Path, schema: pa.Schema, or_else: pa.Schema | None = None) -> pa.Table:
@@ -44,6 +44,6 @@ def read_table(path: Path, schema: pa.Schema, or_else: pa.Schema | None = None) 
         raise
     except (pa.ArrowException, OSError) as error:
         raise DamagedFileError(f"{path}: truncated or corrupt; {AGAIN}") from error
-    if not any(table.schema.equals(one) for one in (schema, or_else or schema)):
+    if not any(table.schema.equals(expected) for expected in (schema, or_else or schema)):
         raise DamagedFileError(f"{path}: not the columns of this version; {AGAIN}")
     return table

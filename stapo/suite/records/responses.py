@@ -105,7 +105,7 @@ def stored(path: Path, say: Callable[[str], None]) -> dict[Key, StoredResponse]:
 
     `say` is called with one line if something was removed.
     """
-    found: dict[Key, StoredResponse] = {}
+    responses: dict[Key, StoredResponse] = {}
     whole, bad = [], []
     *lines, _ = content_of(path).split(b"\n") if path.exists() else [b""]
     for number, line in enumerate(lines, start=1):
@@ -118,12 +118,12 @@ def stored(path: Path, say: Callable[[str], None]) -> dict[Key, StoredResponse]:
             bad.append(number)
         else:
             whole.append(line + b"\n")
-            found[response.problem, response.sample] = response
+            responses[response.problem, response.sample] = response
     if bad:
         more = f" and {len(bad) - 1} more" if len(bad) > 1 else ""
         say(f"{path}:{bad[0]}{more}: truncated, corrupt or altered; generated again")
         write(path, b"".join(whole))
-    return found
+    return responses
 
 
 def _checksum(path: Path, response: StoredResponse) -> str:
@@ -166,11 +166,11 @@ def read_responses(
 def _problem(line: bytes, samples: int | None) -> AnsweredProblem:
     """Return the problem of an untrusted line; unknown fields are ignored."""
     content = vars(record_of(_Published, line)).copy()
-    stated, found = content.pop("checksum"), AnsweredProblem(**content)
+    stated, problem = content.pop("checksum"), AnsweredProblem(**content)
     if stated != fingerprint(content):
         raise ValueError("altered, it has another checksum")
-    counts = {len(getattr(found, name)) for name in PER_SAMPLE}
+    counts = {len(getattr(problem, name)) for name in PER_SAMPLE}
     if len(counts) > 1 or counts == {0} or samples not in (None, *counts):
         wanted = "as many responses" if samples is None else f"{samples} responses"
         raise ValueError(f"not {wanted}, token counts and ends")
-    return found
+    return problem

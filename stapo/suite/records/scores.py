@@ -86,7 +86,7 @@ class ScoreIdentity(TypedDict, total=False):
 
 def _column_type(kind: Any) -> pa.DataType:
     """Return the column type of a field; a Literal of names becomes string."""
-    options = [one for one in get_args(kind) or (kind,) if one is not NoneType]
+    options = [option for option in get_args(kind) or (kind,) if option is not NoneType]
     plain = options[0] if isinstance(options[0], type) else type(options[0])
     return {int: pa.int32(), str: pa.string(), bool: pa.bool_()}[plain]
 
@@ -117,21 +117,21 @@ def read_identity(path: Path) -> ScoreIdentity:
         ValueError: it is not a parquet file, or has no valid identity.
     """
     with open_file(path) as stream:
-        found = identity_in(pq.read_schema(stream))
-    if found is None:
+        identity = identity_in(pq.read_schema(stream))
+    if identity is None:
         raise DamagedFileError(f"{path}: does not say what made it; {AGAIN}")
-    return found
+    return identity
 
 
 def identity_in(schema: pa.Schema) -> ScoreIdentity | None:
     """Return the metadata in the schema of a score file, None if they are not valid."""
     try:
-        found = json.loads((schema.metadata or {}).get(METADATA_KEY, b""))
+        identity = json.loads((schema.metadata or {}).get(METADATA_KEY, b""))
     except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict) or not isinstance(found.get("provenance", {}), dict):
+        identity = None
+    if not isinstance(identity, dict) or not isinstance(identity.get("provenance", {}), dict):
         return None
-    return cast("ScoreIdentity", found)
+    return cast("ScoreIdentity", identity)
 
 
 def rows_of(table: pa.Table) -> list[ScoreRow]:
