@@ -137,7 +137,7 @@ def hf_engine(model: str, sampling: Sampling) -> Engine:
             pad_sequence(rows, batch_first=True, padding_value=fill, padding_side="left")
             for rows, fill in (
                 (prompts, sampling.eos_token_ids[0]),
-                ([torch.ones_like(one) for one in prompts], 0),
+                ([torch.ones_like(prompt) for prompt in prompts], 0),
             )
         )
         seeds = [request.seed for request in requests]

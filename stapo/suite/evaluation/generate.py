@@ -63,9 +63,15 @@ class _Asked:
         have, answered = self.have(), []
         samples = range(self.benchmark.config["samples"])
         for problem, row in enumerate(self.rows):
-            own = [have[problem, sample] for sample in samples]
-            columns = [one.text for one in own], [one.num_tokens for one in own]
-            ends, engines = [one.truncated for one in own], sorted({one.engine for one in own})
+            responses = [have[problem, sample] for sample in samples]
+            columns = (
+                [response.text for response in responses],
+                [response.num_tokens for response in responses],
+            )
+            ends, engines = (
+                [response.truncated for response in responses],
+                sorted({response.engine for response in responses}),
+            )
             answered.append(AnsweredProblem(problem, *row, *columns, ends, engines, made_by))
         write_responses(self.benchmark.output, answered)
 
@@ -94,8 +100,8 @@ def generate(
         # The weights too: retraining with the same configuration may not reproduce them bit for bit.
         determined_by = [config, sums_of(model), prompter.identity()]
         asked = [_asked(b, prompter, evaluation.seed, determined_by, work) for b in benchmarks]
-        missing = {one.benchmark.name: one.missing() for one in asked}
-        stores = {one.benchmark.name: one.store for one in asked}
+        missing = {entry.benchmark.name: entry.missing() for entry in asked}
+        stores = {entry.benchmark.name: entry.store for entry in asked}
         if total := sum(map(len, missing.values())):
             sampling, by = prompter.sampling(decoding, evaluation), label(evaluation.backend)
             answer = load_engine(evaluation.backend, model, sampling, settings or EngineSettings())
@@ -104,15 +110,15 @@ def generate(
                     for request, response in answer(part):
                         if request in missing[request.benchmark]:
                             at = request.problem, request.sample, request.seed
-                            found = StoredResponse(*at, by, **vars(response))
-                            store(stores[request.benchmark], found)
+                            record = StoredResponse(*at, by, **vars(response))
+                            store(stores[request.benchmark], record)
                             shown.set_postfix_str(request.benchmark, refresh=False)
                             shown.update()
-        for one in asked:
-            if lost := len(one.missing()):
-                about = f"{one.store}: lost {lost} responses"
-                raise DamagedFileError(f"{about}; run the same command again")
-            one.publish(fingerprint(config))
+        for entry in asked:
+            if lost := len(entry.missing()):
+                message = f"{entry.store}: lost {lost} responses"
+                raise DamagedFileError(f"{message}; run the same command again")
+            entry.publish(fingerprint(config))
     return total
 
 
@@ -120,8 +126,8 @@ def _asked(
     benchmark: Benchmark, prompter: Prompter, seed: int, determined_by: list[Any], work: Path
 ) -> _Asked:
     task = benchmark.config["task"]
-    found = benchmark.file.read() if benchmark.file else benchmark_rows(task["metadata"])
-    rows = asked_of(task, found)
+    records = benchmark.file.read() if benchmark.file else benchmark_rows(task["metadata"])
+    rows = asked_of(task, records)
     prompts = [prompter.prompt_ids(question) for question, _ in rows]
     requests = [
         Request(problem, sample, sample_seed(seed, *row, sample), prompts[problem], benchmark.name)
@@ -146,11 +152,11 @@ def _parts(
     vLLM forms its own batches: between two lists it would wait for the longest response.
     """
     if evaluation.backend == "vllm":
-        yield [r for one in asked for r in one.requests if r in missing[r.benchmark]]
+        yield [r for entry in asked for r in entry.requests if r in missing[r.benchmark]]
         return
     size = evaluation.batch_size
-    for one in asked:
-        for start in range(0, len(one.requests), size):
-            part = one.requests[start : start + size]
-            if not missing[one.benchmark.name].isdisjoint(part):
+    for entry in asked:
+        for start in range(0, len(entry.requests), size):
+            part = entry.requests[start : start + size]
+            if not missing[entry.benchmark.name].isdisjoint(part):
                 yield part

@@ -72,8 +72,8 @@ def grade_answers(
     asked = {(gold, answer) for gold, answer in pairs if answer is not None}
     grades = {pair: told for pair in asked if (told := _obvious(*pair))}
     left = sorted(asked - grades.keys())
-    found = map(_judged, left)
-    shown = bar("grading", len(left), "answer", over=found) if progress and left else found
+    judged = map(_judged, left)
+    shown = bar("grading", len(left), "answer", over=judged) if progress and left else judged
     grades.update(zip(left, shown, strict=True))
     return [
         Grade("no_box", None) if answer is None else grades[gold, answer] for gold, answer in pairs

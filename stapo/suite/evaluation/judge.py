@@ -68,7 +68,7 @@ LAST_WORD = re.compile(r"(?<=[0-9}])\s*[a-zA-Z]+\s*$")
 TEXT = re.compile(r"\\(?:text|mathrm)\w*\s*\{[^{}]*\}")
 FRAME = re.compile(r"(?P<open>\(|\[|\\\{)(?P<inside>.*?)(?P<close>\)|\]|\\\})", re.DOTALL)
 CLOSED_AT_INFINITY = re.compile(r"\[\s*[-+]?\s*\\infty|\\infty\s*\]")
-OF_SIGN = sympy.Abs, sympy.Max, sympy.Min, sympy.sign
+SIGN_FUNCTIONS = sympy.Abs, sympy.Max, sympy.Min, sympy.sign
 """What depends on signs: variables are not taken to be positive beside it."""
 VARIABLE = re.compile(r"[0-9][a-zA-Z](?![a-zA-Z])")
 r"""OlympiadBench 6m: math-verify takes the m for a unit, as in \frac{37}{4} m of MATH."""
@@ -116,10 +116,10 @@ def _verdict(gold: str, answer: str) -> "Verdict":
     if units and LETTER.search(plain) is None:
         answer = without_unit(answer)
     texts = in_radians(gold, answer), in_radians(answer, gold)
-    expected, found = (_read(text, units) for text in _with_cases(texts))
-    if expected and found and _equal(expected, found):
+    expected, actual = (_read(text, units) for text in _with_cases(texts))
+    if expected and actual and _equal(expected, actual):
         return "correct"
-    parsed = any(isinstance(value, sympy.Basic | sympy.MatrixBase) for value in found)
+    parsed = any(isinstance(value, sympy.Basic | sympy.MatrixBase) for value in actual)
     return "wrong" if parsed else "unparsable"
 
 
@@ -162,9 +162,13 @@ def _with_cases(texts: Sequence[str]) -> list[str]:
     math-verify makes all letters small: m R^2 would be M r^2. A single letter may be of another case.
     """
     letters = [set(LETTER.findall(COMMAND.sub(" ", text))) for text in texts]
-    both = {one for own in letters for one in own if one.isupper() and one.lower() in own}
+    both = {
+        letter for used in letters for letter in used if letter.isupper() and letter.lower() in used
+    }
     exchanged = {
-        one.upper() for one in letters[0] ^ letters[1] if one.swapcase() in set.union(*letters)
+        letter.upper()
+        for letter in letters[0] ^ letters[1]
+        if letter.swapcase() in set.union(*letters)
     }
     both |= exchanged if len(exchanged) > 1 else set()
 
@@ -190,8 +194,8 @@ def _read(text: str, units: bool) -> list[Any]:
         normalization_config=normal,
     )
     options: dict[str, Any] = {"extraction_mode": "first_match", "parsing_timeout": None}
-    found: list[Any] = parse(rf"\boxed{{{text}}}", [latex], **options)
-    return [_sound(value) for value in found if not _is_undefined(value)]
+    values: list[Any] = parse(rf"\boxed{{{text}}}", [latex], **options)
+    return [_sound(value) for value in values if not _is_undefined(value)]
 
 
 def _is_undefined(value: Any) -> bool:
@@ -203,35 +207,38 @@ def _sound(value: Any) -> Any:
     """Return a reading with a symbol for each derivative: of dM/dt, which has no M in it, sympy makes 0."""
     if not isinstance(value, sympy.Basic):
         return value
-    return value.xreplace({one: sympy.Symbol(str(one)) for one in value.atoms(sympy.Derivative)})
+    return value.xreplace({term: sympy.Symbol(str(term)) for term in value.atoms(sympy.Derivative)})
 
 
-def _equal(expected: list[Any], found: list[Any]) -> bool:
-    if _are_far(expected[0], found[0]):
+def _equal(expected: list[Any], actual: list[Any]) -> bool:
+    if _are_far(expected[0], actual[0]):
         return False
     # MATH (2,\infty) accepts x>2; relations and sets are only compared on request.
     options: dict[str, Any] = {"allow_set_relation_comp": True, "timeout_seconds": None}
-    expected, found = _as_vectors(expected, found)
+    expected, actual = _as_vectors(expected, actual)
     if isinstance(expected[0], sympy.Interval | sympy.Union):
-        found = [_as_set(value) for value in found]
-    if verify(expected, found, **options):
+        actual = [_as_set(value) for value in actual]
+    if verify(expected, actual, **options):
         return True
-    if any(isinstance(one, sympy.Basic) and one.has(*OF_SIGN) for one in (*expected, *found)):
+    if any(
+        isinstance(value, sympy.Basic) and value.has(*SIGN_FUNCTIONS)
+        for value in (*expected, *actual)
+    ):
         return False
-    imaginary = [[_with_unit(value) for value in side] for side in (expected, found)]
-    if imaginary[0] != expected and imaginary[1] != found and verify(*imaginary, **options):
+    imaginary = [[_with_unit(value) for value in side] for side in (expected, actual)]
+    if imaginary[0] != expected and imaginary[1] != actual and verify(*imaginary, **options):
         return True
     # Minerva \sqrt{4 \pi G \rho_{0} r_{0}^{2}} and #64, \sqrt{1/n}: variables are positive.
-    positive = [[_positive(value) for value in side] for side in (expected, found)]
-    return positive != [expected, found] and bool(verify(*positive, **options))
+    positive = [[_positive(value) for value in side] for side in (expected, actual)]
+    return positive != [expected, actual] and bool(verify(*positive, **options))
 
 
-def _as_vectors(expected: list[Any], found: list[Any]) -> tuple[list[Any], list[Any]]:
+def _as_vectors(expected: list[Any], actual: list[Any]) -> tuple[list[Any], list[Any]]:
     """Return readings in which a row or column is a tuple if the other side has no matrix."""
-    kinds = [isinstance(side[0], sympy.MatrixBase) for side in (expected, found)]
+    kinds = [isinstance(side[0], sympy.MatrixBase) for side in (expected, actual)]
     if sum(kinds) != 1:
-        return expected, found
-    return (_as_tuples(expected), found) if kinds[0] else (expected, _as_tuples(found))
+        return expected, actual
+    return (_as_tuples(expected), actual) if kinds[0] else (expected, _as_tuples(actual))
 
 
 def _as_tuples(values: list[Any]) -> list[Any]:
@@ -244,21 +251,23 @@ def _as_tuples(values: list[Any]) -> list[Any]:
 def _as_set(value: Any) -> Any:
     """Return the union of a list of inequalities with one variable, as in x < -1 or x > 2."""
     relations = value.args if isinstance(value, sympy.FiniteSet) else ()
-    if len(relations) < 2 or not all(isinstance(one, LessThan | GreaterThan) for one in relations):
+    if len(relations) < 2 or not all(
+        isinstance(relation, LessThan | GreaterThan) for relation in relations
+    ):
         return value
     if len(value.free_symbols) != 1:
         return value
-    return sympy.Union(*(one.as_set() for one in relations))
+    return sympy.Union(*(relation.as_set() for relation in relations))
 
 
-def _are_far(expected: Any, found: Any) -> bool:
+def _are_far(expected: Any, actual: Any) -> bool:
     """Return whether two values are certainly different numbers; percentages have two values."""
-    for value in (expected, found):
+    for value in (expected, actual):
         if not isinstance(value, sympy.Expr) or value.free_symbols:
             return False
         if value.has(sympy.UnevaluatedExpr):
             return False
-    ours, theirs = expected.evalf(30), found.evalf(30)
+    ours, theirs = expected.evalf(30), actual.evalf(30)
     with suppress(TypeError):  # Infinity and what is not a number.
         return bool(abs(ours - theirs) > RELATIVE_TOLERANCE * sympy.Max(abs(ours), abs(theirs)))
     return False

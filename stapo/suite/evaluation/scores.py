@@ -60,16 +60,16 @@ def refusal(problems: Sequence[AnsweredProblem]) -> str:
     engines = engines_of(problems)
     if len(engines) < 2:
         return ""
-    about = f"answered by {' and by '.join(engines)}, which must not be mixed"
-    return f"{about}; remove the responses of one and generate them again"
+    cause = f"answered by {' and by '.join(engines)}, which must not be mixed"
+    return f"{cause}; remove the responses of one and generate them again"
 
 
 def copies(problems: Sequence[AnsweredProblem]) -> float:
     """Return the share of copies of another response to the same problem among the long responses."""
     long = [
         duplicate
-        for one in problems
-        for duplicate, tokens in zip(duplicates(one.responses), one.num_tokens, strict=True)
+        for problem in problems
+        for duplicate, tokens in zip(duplicates(problem.responses), problem.num_tokens, strict=True)
         if tokens >= LONG
     ]
     return sum(long) / max(len(long), 1)
@@ -150,23 +150,29 @@ def score(
     if reason := refusal(problems):
         raise RuntimeError(f"{completions}: {reason}")
     if (copied := copies(problems)) > MAX_DUPLICATE_FRACTION:
-        about = (
+        finding = (
             f"of the responses of {LONG} tokens and more are copies of another to the same problem"
         )
         cause = "the policy has collapsed, or the samples were not drawn independently"
-        sys.stderr.write(f"warning: {completions}: {copied:.1%} {about}: {cause}\n")
+        sys.stderr.write(f"warning: {completions}: {copied:.1%} {finding}: {cause}\n")
     grades = grade_answers(gold_and_answers(problems, reader), progress=True)
     _check_failures(completions, grades)
     scored = score_rows(problems, grades)
     if judge is not None:
         scored = _judged(scored, problems, task, judge)
     if differing := sum(grade.correct != grade.plain for grade in grades):
-        about = f"{differing} of {len(grades)} verdicts differ from math-verify's"
-        sys.stderr.write(f"{completions}: {about}\n")
-    found = {**identity, "differs_from_math_verify": differing, "engine": engines_of(problems)[0]}
+        finding = f"{differing} of {len(grades)} verdicts differ from math-verify's"
+        sys.stderr.write(f"{completions}: {finding}\n")
+    properties = {
+        **identity,
+        "differs_from_math_verify": differing,
+        "engine": engines_of(problems)[0],
+    }
     if reward:
-        found["differs_from_reward"] = beside_reward(answered, grades, reward)
-    write_score_file(output, scored, cast("ScoreIdentity", {**found, "provenance": provenance()}))
+        properties["differs_from_reward"] = beside_reward(answered, grades, reward)
+    write_score_file(
+        output, scored, cast("ScoreIdentity", {**properties, "provenance": provenance()})
+    )
     return sum(row.correct for row in scored) / len(scored)
 
 
@@ -179,7 +185,9 @@ def beside_reward(
         for problem in problems
         for text in problem.responses
     ]
-    both = Counter((grade.correct, one) for grade, one in zip(grades, earned, strict=True))
+    both = Counter(
+        (grade.correct, rewarded) for grade, rewarded in zip(grades, earned, strict=True)
+    )
     return {"accepted": both[True, False], "rewarded": both[False, True]}
 
 
@@ -191,7 +199,7 @@ def _check_failures(completions: Path, grades: Sequence[Grade]) -> None:
     not become a score of zero.
     """
     number = Counter(grade.verdict for grade in grades)
-    failed, crashed = sum(number[one] for one in FAILURES), number["crash"]
+    failed, crashed = sum(number[verdict] for verdict in FAILURES), number["crash"]
     if crashed > MAX_CRASH_FRACTION * len(grades):
         on = f"the grader crashed on {crashed} of {len(grades)} answers, more than {MAX_CRASH_FRACTION:.0%}"
         remedy = "check memory and limits (`ulimit -a`) of this machine and score again"
@@ -208,7 +216,11 @@ def _judged(
     judge: Judge,
 ) -> list[ScoreRow]:
     """Return the rows with the verifier's verdicts on the responses that the rules reject."""
-    asked = rows_of(task, problems) if task else [{"question": one.question} for one in problems]
+    asked = (
+        rows_of(task, problems)
+        if task
+        else [{"question": problem.question} for problem in problems]
+    )
     questions = [
         Question(shown["question"], problem.gold, text)
         for shown, problem in zip(asked, problems, strict=True)

@@ -162,8 +162,8 @@ def accuracies_of(
                 intervals[AVERAGE], _mean_interval([exact[b] for b in averaged])
             )
     limited = {
-        name: Interval(one.value, max(one.low, 0.0), min(one.high, 100.0))
-        for name, one in intervals.items()
+        name: Interval(bounds.value, max(bounds.low, 0.0), min(bounds.high, 100.0))
+        for name, bounds in intervals.items()
     }
     return Accuracies(limited, draws)
 
@@ -195,19 +195,22 @@ def _is_near_an_end(correct: Array) -> bool:
     return _effective_problems(correct) * min(value, 1 - value) < FEW
 
 
-def _outer(one: Interval, other: Interval) -> Interval:
-    return Interval(one.value, min(one.low, other.low), max(one.high, other.high))
+def _outer(estimate: Interval, other: Interval) -> Interval:
+    return Interval(estimate.value, min(estimate.low, other.low), max(estimate.high, other.high))
 
 
-def _mean_interval(of: Sequence[Interval]) -> Interval:
+def _mean_interval(estimates: Sequence[Interval]) -> Interval:
     """Return the mean of independent values with an interval from theirs.
 
     Source: MOVER, Zou and Donner, Statistics in Medicine 27, 2008.
     """
-    value = fsum(one.value for one in of) / len(of)
+    value = fsum(estimate.value for estimate in estimates) / len(estimates)
     below, above = (
-        sqrt(fsum(distance**2 for distance in distances)) / len(of)
-        for distances in ([one.value - one.low for one in of], [one.high - one.value for one in of])
+        sqrt(fsum(distance**2 for distance in distances)) / len(estimates)
+        for distances in (
+            [estimate.value - estimate.low for estimate in estimates],
+            [estimate.high - estimate.value for estimate in estimates],
+        )
     )
     return Interval(value, value - below, value + above)
 
@@ -224,21 +227,21 @@ def mean_of_seeds(values: Sequence[float]) -> Interval:
     return Interval(mean, mean - half, mean + half)
 
 
-def standard_error(*of: Sequence[float]) -> float:
+def standard_error(*samples: Sequence[float]) -> float:
     """Return the standard error of a mean over trainings, or of a difference of two; nan if there is none."""
-    return sqrt(sum(map(_squared_error, of)))
+    return sqrt(sum(map(_squared_error, samples)))
 
 
 def ratio_of_seeds(values: Sequence[float]) -> Interval:
     """Return the geometric mean of one ratio per training seed, from logarithms; 0 counts as 1e-9."""
-    found = mean_of_seeds(_logarithms(values))
-    return Interval(exp(found.value), exp(found.low), exp(found.high))
+    log_ratio = mean_of_seeds(_logarithms(values))
+    return Interval(exp(log_ratio.value), exp(log_ratio.low), exp(log_ratio.high))
 
 
 def ratio_between(ours: Sequence[float], theirs: Sequence[float]) -> Interval:
     """Return `ratio_of_seeds` of a method divided by that of another, with Welch's interval."""
-    found = difference_between(_logarithms(ours), _logarithms(theirs))
-    return Interval(exp(found.value), exp(found.low), exp(found.high))
+    log_ratio = difference_between(_logarithms(ours), _logarithms(theirs))
+    return Interval(exp(log_ratio.value), exp(log_ratio.low), exp(log_ratio.high))
 
 
 def difference_between(ours: Sequence[float], theirs: Sequence[float]) -> Interval:
@@ -249,20 +252,22 @@ def difference_between(ours: Sequence[float], theirs: Sequence[float]) -> Interv
     return Interval(value, value - half, value + half)
 
 
-def _freedom(*of: Sequence[float]) -> int:
+def _freedom(*samples: Sequence[float]) -> int:
     """Return the degrees of freedom of a mean over trainings, or Welch's of a difference; at least 1."""
-    errors = [*map(_squared_error, of)]
-    parts = sum(e**2 / (len(one) - 1) for e, one in zip(errors, of, strict=True) if e > 0)
+    errors = [*map(_squared_error, samples)]
+    parts = sum(
+        e**2 / (len(sample) - 1) for e, sample in zip(errors, samples, strict=True) if e > 0
+    )
     return max(int(sum(errors) ** 2 / parts + 1e-9), 1) if parts > 0 else 1
 
 
-def detectable_difference(*of: Sequence[float]) -> float:
+def detectable_difference(*samples: Sequence[float]) -> float:
     """Return the difference that Student's test, or Welch's of two, finds with a power of some 80 %.
 
     It is the sum of the quantiles at 97.5 and 80 % times the standard error, close to the noncentral t.
     """
-    freedom = _freedom(*of)
-    return float(stdtrit(freedom, 0.975) + stdtrit(freedom, 0.8)) * standard_error(*of)
+    freedom = _freedom(*samples)
+    return float(stdtrit(freedom, 0.975) + stdtrit(freedom, 0.8)) * standard_error(*samples)
 
 
 def _squared_error(values: Sequence[float]) -> float:

@@ -58,22 +58,24 @@ def benchmark_rows(metadata: Mapping[str, Any]) -> list[Row]:
     count, sha256 = metadata["rows"], metadata["sha256"]
     if "hub" in metadata:
         hub, revision, split = (metadata[name] for name in ("hub", "revision", "split"))
-        source, found = _hub_rows(hub, revision, split, metadata["names"], metadata.get("subset"))
+        source, rows = _hub_rows(hub, revision, split, metadata["names"], metadata.get("subset"))
     elif metadata["builder"] in GENERATED:
         source, problems = metadata["family"], benchmark_problems(metadata["family"], count)
-        found = [{"question": one.question, "answer": str(one.answer)} for one in problems]
+        rows = [
+            {"question": problem.question, "answer": str(problem.answer)} for problem in problems
+        ]
     else:
         known = ", ".join(GENERATED)
         raise ValueError(f"unknown builder {metadata['builder']!r}; known: {known}")
-    if len(found) != count:
-        raise ValueError(f"{source}: expected {count} rows, found {len(found)}")
-    digest = rows_checksum(found)
+    if len(rows) != count:
+        raise ValueError(f"{source}: expected {count} rows, found {len(rows)}")
+    digest = rows_checksum(rows)
     if sha256 is None:
-        about = "not known to its task file; write it there as metadata.sha256, before you evaluate"
-        print(f"{source}: SHA-256 {digest}: {about}")  # noqa: T201
+        hint = "not known to its task file; write it there as metadata.sha256, before you evaluate"
+        print(f"{source}: SHA-256 {digest}: {hint}")  # noqa: T201
     elif digest != sha256:
         raise ValueError(f"{source}: expected rows with SHA-256 {sha256}, found {digest}")
-    return found[: metadata.get("first")]
+    return rows[: metadata.get("first")]
 
 
 def _hub_rows(
@@ -113,7 +115,7 @@ def normalise(row: Mapping[str, Any], place: str) -> Row:
         ValueError: there is no column with a known name, or it is empty.
     """
     question = next((_text(row[name]) for name in QUESTION_COLUMNS if row.get(name)), "")
-    answer = next((found for name in ANSWER_COLUMNS if (found := _answer(row, name))), "")
+    answer = next((text for name in ANSWER_COLUMNS if (text := _answer(row, name))), "")
     if not question.strip() or not answer.strip():
         raise ValueError(f"{place}: no question or no answer in columns {', '.join(row)}")
     return {"question": question.strip(), "answer": answer.strip()}
@@ -148,10 +150,10 @@ def reader_of(answer: Setting, sha256: str | None) -> Reader:
 
     def read(_: str, response: str) -> str | None:
         with own_code(reference):
-            found = function(response)
-            if not isinstance(found, str | None):
-                raise TypeError(f"expected a text or None, found {type(found).__name__}")
-        return found
+            result = function(response)
+            if not isinstance(result, str | None):
+                raise TypeError(f"expected a text or None, found {type(result).__name__}")
+        return result
 
     return replace(built_in("boxed"), read=read)
 
@@ -171,7 +173,8 @@ def rows_of(task: Task, problems: Sequence[AnsweredProblem]) -> list[Row]:
     """Return the benchmark rows of answered problems, without the instruction after the question."""
     instruction = instruction_of(task)
     return [
-        {"question": one.question.removesuffix(instruction), "answer": one.gold} for one in problems
+        {"question": problem.question.removesuffix(instruction), "answer": problem.gold}
+        for problem in problems
     ]
 
 
@@ -189,8 +192,8 @@ def are_rows_of(task: Task, problems: Sequence[AnsweredProblem]) -> bool:
         try:
             expected = rows_checksum(benchmark_rows(metadata))
         except (HubError, OSError) as error:
-            about = f"the benchmark is needed to check its first {metadata['first']} rows"
-            raise ValueError(f"{about}: {error}") from error
+            cause = f"the benchmark is needed to check its first {metadata['first']} rows"
+            raise ValueError(f"{cause}: {error}") from error
     return expected is None or bool(rows_checksum(rows_of(task, problems)) == expected)
 
 

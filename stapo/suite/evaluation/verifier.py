@@ -68,9 +68,9 @@ def judge(
 
 def _template(model: Path) -> str:
     path = model / VERIFIER_TEMPLATE
-    found = read_json(path) if path.exists() else {}
-    text: str = found.pop("text", "")
-    if found != Verifier.template:
+    record = read_json(path) if path.exists() else {}
+    text: str = record.pop("text", "")
+    if record != Verifier.template:
         remedy = f"remove {model} and run snakemake again"
         raise StudyError([f"{path}: missing, or another template; {remedy}"])
     return text
@@ -96,8 +96,8 @@ def _prompt(
         ids = _ids(tokenizer, template, question, tokenizer.decode(response[-keep:]))
         if len(ids) <= limit:
             return ids, True
-    about = f"{limit} is too small for problem and reference answer; increase it"
-    raise ValueError(f"verifier.max_prompt_tokens: {about}")
+    cause = f"{limit} is too small for problem and reference answer; increase it"
+    raise ValueError(f"verifier.max_prompt_tokens: {cause}")
 
 
 def _ids(tokenizer: Any, template: str, question: Question, response: str) -> list[int]:
