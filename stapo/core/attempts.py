@@ -64,8 +64,8 @@ def energy_joules() -> float | None:
         handle = nvml.nvmlDeviceGetHandleByUUID(uuid)
         return float(nvml.nvmlDeviceGetTotalEnergyConsumption(handle)) / 1000
 
-    found: float | None = ask_driver(energy) if torch.cuda.is_available() else None
-    return found
+    joules: float | None = ask_driver(energy) if torch.cuda.is_available() else None
+    return joules
 
 
 def ask_driver(question: Callable[[Any], Any]) -> Any:

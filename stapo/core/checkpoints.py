@@ -108,8 +108,8 @@ class ResumableTrainer(GRPOTrainer):  # type: ignore[misc]
         if self.state.global_step >= self.state.max_steps:
             self.control.should_training_stop = True
             return [], None
-        found: tuple[list[Any], Any] = super().get_batch_samples(*given)
-        return found
+        samples: tuple[list[Any], Any] = super().get_batch_samples(*given)
+        return samples
 
     def _load_rng_state(self, checkpoint: str | None) -> None:
         """Load the random state, which the Trainer loads last, and the current rollout."""
@@ -144,18 +144,18 @@ def train_from_newest(
     `kept` has the directories of weights by step; a step whose weights are missing or damaged is done again.
     The resolved study is for the record of attempts: the command names its file, which is not kept.
     """
-    found: list[Path | None] = [None]
+    chosen: list[Path | None] = [None]
     if PartialState().is_main_process:  # It chooses for all processes.
         lost = [step for step, path in kept.items() if not path.exists() or damaged_file(path)]
-        found = [newest_whole(work, trainer.checkpoint_identity(), min(lost, default=None))]
+        chosen = [newest_whole(work, trainer.checkpoint_identity(), min(lost, default=None))]
         for log in trainer.logs:  # Without the records of later steps than that of the checkpoint.
             # A checkpoint has none of what is recorded only since a later step.
-            if found[0] and (found[0] / log.name).exists():
-                write(log, (found[0] / log.name).read_bytes())
+            if chosen[0] and (chosen[0] / log.name).exists():
+                write(log, (chosen[0] / log.name).read_bytes())
             else:
                 log.unlink(missing_ok=True)
-    broadcast_object_list(found)
-    resume = found[0]
+    broadcast_object_list(chosen)
+    resume = chosen[0]
     done, steps = step_of(resume) if resume else 0, trainer.args.max_steps
     say(f"resuming after step {done} of {steps}" if done else f"training from step 0 of {steps}")
     with attempt(work, done, study):
@@ -164,8 +164,8 @@ def train_from_newest(
 
 def step_checkpoints(directory: Path) -> list[Path]:
     """Return the step checkpoints of a directory, the newest last."""
-    found = [path for path in directory.glob("checkpoint-*") if path.name[11:].isdigit()]
-    return sorted(found, key=step_of)
+    checkpoints = [path for path in directory.glob("checkpoint-*") if path.name[11:].isdigit()]
+    return sorted(checkpoints, key=step_of)
 
 
 def step_of(checkpoint: Path) -> int:
@@ -203,7 +203,11 @@ def put_in_place(aside: Path, output: Path, keep: int | None) -> None:
     os.replace(aside, target)
     sync(output)
     if keep:
-        done = [one for one in step_checkpoints(output) if step_of(one) <= step_of(target)]
+        done = [
+            checkpoint
+            for checkpoint in step_checkpoints(output)
+            if step_of(checkpoint) <= step_of(target)
+        ]
         for old in done[:-keep]:
             shutil.rmtree(old)
 
@@ -252,6 +256,6 @@ def _fault(checkpoint: Path, identity: dict[str, Any]) -> str | None:
         path = checkpoint / name
         if not path.is_file() or path.stat().st_size != stated["bytes"]:
             return f"truncated or corrupt: {name} is missing or has another size"
-    found = file_sums(checkpoint, files)
-    changed = [name for name, stated in files.items() if found[name] != stated["sha256"]]
+    sums = file_sums(checkpoint, files)
+    changed = [name for name, stated in files.items() if sums[name] != stated["sha256"]]
     return f"truncated or corrupt: {changed[0]} was changed" if changed else None

@@ -43,8 +43,8 @@ def file_sums(root: Path, names: Iterable[str]) -> dict[str, str]:
 
 def changed_files(root: Path, stated: Mapping[str, str]) -> list[str]:
     """Return the files below a directory that are missing or whose SHA-256 is not the stated one."""
-    found = file_sums(root, [name for name in stated if (root / name).is_file()])
-    return [name for name, sha in stated.items() if found.get(name) != sha]
+    sums = file_sums(root, [name for name in stated if (root / name).is_file()])
+    return [name for name, sha in stated.items() if sums.get(name) != sha]
 
 
 def write_sums(directory: Path) -> None:

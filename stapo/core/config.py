@@ -75,16 +75,16 @@ def check(args: StapoConfig) -> None:
     Raises:
         ValueError: one line for each setting that is wrong or would be ignored.
     """
-    defaults = {one.name: one.default for one in fields(GRPOConfig)}
+    defaults = {field.name: field.default for field in fields(GRPOConfig)}
     errors = [
         f"{name}: not used by StapoTrainer; leave it out"
         for name in UNUSED
-        if (found := getattr(args, name)) != defaults[name] and (found or name not in MAY_BE_OFF)
+        if (value := getattr(args, name)) != defaults[name] and (value or name not in MAY_BE_OFF)
     ]
     policies, parameters = ("behaviour", "current"), ("matrices", "all")
     known = {"method": METHODS, "statistics": policies, "decayed": parameters}
     for name, values in known.items():
-        if (found := getattr(args, name)) not in values:
-            errors.append(f"{name}: expected {', '.join(values)}, found {found!r}")
+        if (value := getattr(args, name)) not in values:
+            errors.append(f"{name}: expected {', '.join(values)}, found {value!r}")
     if errors:
         raise ValueError("\n".join(errors))

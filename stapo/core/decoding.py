@@ -49,11 +49,11 @@ class GrowingLayer(DynamicLayer):  # type: ignore[misc]
         """Add the keys and values of new tokens, and return those of all tokens."""
         if not self.is_initialized:
             self.lazy_initialization(keys, values)
-            self.room = [one[:, :, :0] for one in (keys, values)]
+            self.room = [table[:, :, :0] for table in (keys, values)]
             self.used = 0
         start, self.used = self.used, self.used + keys.shape[2]
         if self.used > self.room[0].shape[2]:
-            self.room = [_longer(one, self.used + ROOM, start) for one in self.room]
+            self.room = [_longer(table, self.used + ROOM, start) for table in self.room]
         for table, new in zip(self.room, (keys, values), strict=True):
             table[:, :, start : self.used] = new
         self.keys, self.values = (table[:, :, : self.used] for table in self.room)
@@ -92,8 +92,8 @@ def one_query_attention(
         return several
     grouped = query.reshape(rows, key.shape[1], -1, size)
     attend = torch.nn.functional.scaled_dot_product_attention
-    found = attend(grouped, key, value, attn_mask=attention_mask, scale=scaling)
-    return found.reshape(rows, 1, heads, size), None
+    output = attend(grouped, key, value, attn_mask=attention_mask, scale=scaling)
+    return output.reshape(rows, 1, heads, size), None
 
 
 AttentionInterface.register(ONE_QUERY, one_query_attention)
@@ -148,11 +148,11 @@ def _taken_apart(processors: LogitsProcessorList) -> tuple[LogitsProcessorList, 
 
 def _distinct(prompts: Tensor, attended: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return distinct prompts (Q, P), their masks (Q, P), and the index (B,) of each row's prompt."""
-    pairs, prompt_of = torch.unique(
+    pairs, prompt_index = torch.unique(
         torch.stack([prompts, attended], dim=1), dim=0, return_inverse=True
     )
     tokens, masks = pairs.unbind(dim=1)
-    return tokens, masks, prompt_of
+    return tokens, masks, prompt_index
 
 
 def _decode(
@@ -171,7 +171,7 @@ def _decode(
     ids[:, :width] = prompts
     layers = [GrowingLayer() for _ in range(model.config.num_hidden_layers)]
     rows, cache = torch.arange(count, device=prompts.device), Cache(layers=layers)
-    tokens, attended, prompt_of = _distinct(prompts, attended)
+    tokens, attended, prompt_index = _distinct(prompts, attended)
     positions = (attended.cumsum(dim=1) - 1).clamp(min=0)
     running, place = rows, width
     for place in range(width, config.max_length):
@@ -182,17 +182,17 @@ def _decode(
         logits = output.logits[:, -1]
         if place == width:  # The responses to a prompt share the pass over it.
             for layer in layers:
-                layer.take(prompt_of)
+                layer.take(prompt_index)
             logits, positions, attended = (
-                table[prompt_of] for table in (logits, positions, attended)
+                table[prompt_index] for table in (logits, positions, attended)
             )
         if processors:
             logits = processors(ids[rows, :place], logits.float())
         drawn = sampler.draw(logits, running, generators)
         ids[rows[running], place] = drawn
         if logps is not None:
-            of_words = (logits[running].float() / (sampler.temperature or 1)).log_softmax(dim=1)
-            logps[rows[running], place - width] = of_words.gather(1, drawn.unsqueeze(1)).squeeze(1)
+            log_probs = (logits[running].float() / (sampler.temperature or 1)).log_softmax(dim=1)
+            logps[rows[running], place - width] = log_probs.gather(1, drawn.unsqueeze(1)).squeeze(1)
         go_on = ~torch.isin(drawn, ends)
         running, generators = running[go_on], list(compress(generators, go_on.tolist()))
         if not generators:

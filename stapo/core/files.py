@@ -146,18 +146,18 @@ def read_json(path: Path) -> dict[str, Any]:
         DamagedFileError: the file is not a JSON mapping.
         OSError: the file cannot be read.
     """
-    found = _mapping(content_of(path))
-    if found is None:
+    mapping = _mapping(content_of(path))
+    if mapping is None:
         raise DamagedFileError(f"{path}: truncated or corrupt, not a JSON mapping; {AGAIN}")
-    return found
+    return mapping
 
 
 def _mapping(data: bytes) -> dict[str, Any] | None:
     try:
-        found = json.loads(data.decode())
+        value = json.loads(data.decode())
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
+    return value if isinstance(value, dict) else None
 
 
 def text_of(path: Path, last_bytes: int | None = None) -> str:

@@ -87,57 +87,62 @@ class Float32LogProbs(torch.autograd.Function):
             "HAS_SOFTCAP": softcap is not None,
             "BLOCK_SIZE": chunked_logprob._BLOCK_SIZE,
         }
-        asked = {f"HAS_{one.upper()}": one in outputs for one in chunked_logprob.OPTIONAL_OUTPUTS}
-        found = {name: hidden.new_zeros(len(hidden), dtype=torch.float32) for name in STATISTICS}
+        asked = {
+            f"HAS_{name.upper()}": name in outputs for name in chunked_logprob.OPTIONAL_OUTPUTS
+        }
+        statistics = {
+            name: hidden.new_zeros(len(hidden), dtype=torch.float32) for name in STATISTICS
+        }
         for name in FROM_MINUS_INFINITY:
-            found[name].fill_(float("-inf"))
+            statistics[name].fill_(float("-inf"))
         fold = _kernel("forward", hidden.device)
         for rows, words, _, _, tile in _tiles(hidden, weight, bias, ctx.dtype, chunk_size):
             fold(len(tile), tile.shape[1])(
-                tile, tile.stride(0), targets[rows], *(found[name][rows] for name in STATISTICS),
+                tile, tile.stride(0), targets[rows], *(statistics[name][rows] for name in STATISTICS),
                 words.start, tile.shape[1], **asked, **ctx.scaling,
             )  # fmt: skip
-        log_sum = found["max"] + torch.log(found["sum_exp"])
+        log_sum = statistics["max"] + torch.log(statistics["sum_exp"])
         entropies = None
         if "entropy" in outputs:
-            entropies = log_sum - found["x_sum_exp"] / found["sum_exp"]
+            entropies = log_sum - statistics["x_sum_exp"] / statistics["sum_exp"]
         # Without entropies there is no gradient of them, and `log_sum` only fills their place.
         kept = log_sum if entropies is None else entropies
         ctx.save_for_backward(hidden, weight, bias, targets, log_sum, kept)
-        return found["target"] - log_sum, entropies, None, None, None
+        return statistics["target"] - log_sum, entropies, None, None, None
 
     @staticmethod
     def backward(
-        ctx: Any, of_logps: Tensor | None, of_entropies: Tensor | None, *_: Any
+        ctx: Any, grad_logps: Tensor | None, grad_entropies: Tensor | None, *_: Any
     ) -> tuple[Tensor | None, ...]:
         """Return the gradients of hidden states, weight and bias, summed in float32."""
         hidden, weight, bias, targets, log_sum, entropies = ctx.saved_tensors
         sums = [
-            torch.zeros_like(one, dtype=torch.float32) if needed else None
-            for one, needed in zip((hidden, weight, bias), ctx.needs_input_grad[:3], strict=True)
+            torch.zeros_like(table, dtype=torch.float32) if needed else None
+            for table, needed in zip((hidden, weight, bias), ctx.needs_input_grad[:3], strict=True)
         ]
-        of_hidden, of_weight, of_bias = sums
+        grad_hidden, grad_weight, grad_bias = sums
         given = [
-            log_sum if one is None else one.float().contiguous() for one in (of_logps, of_entropies)
+            log_sum if grad is None else grad.float().contiguous()
+            for grad in (grad_logps, grad_entropies)
         ]
-        has_logps, has_entropies = of_logps is not None, of_entropies is not None
+        has_logps, has_entropies = grad_logps is not None, grad_entropies is not None
         has = {"HAS_LOGPROB_GRAD": has_logps, "HAS_ENTROPY_GRAD": has_entropies}
         fold, tables = _kernel("backward", hidden.device), (hidden, weight, bias)
-        for rows, words, states, own, tile in _tiles(*tables, ctx.dtype, ctx.chunk_size):
+        for rows, words, states, tile_weight, tile in _tiles(*tables, ctx.dtype, ctx.chunk_size):
             fold(len(tile), tile.shape[1])(
                 tile, tile.stride(0), targets[rows], log_sum[rows], entropies[rows],
                 given[0][rows], given[1][rows], words.start, tile.shape[1], **has, **ctx.scaling,
             )  # fmt: skip
-            if of_bias is not None:
-                of_bias[words] += tile.sum(dim=0)
+            if grad_bias is not None:
+                grad_bias[words] += tile.sum(dim=0)
             tile = tile.to(ctx.dtype)
-            if of_hidden is not None:
-                chunked_logprob._addmm_fp32(of_hidden[rows], tile, own)
-            if of_weight is not None:
-                chunked_logprob._addmm_fp32(of_weight[words], tile.t(), states)
+            if grad_hidden is not None:
+                chunked_logprob._addmm_fp32(grad_hidden[rows], tile, tile_weight)
+            if grad_weight is not None:
+                chunked_logprob._addmm_fp32(grad_weight[words], tile.t(), states)
         return *(
-            None if one is None else one.to(like.dtype)
-            for one, like in zip(sums, (hidden, weight, bias), strict=True)
+            None if grad is None else grad.to(like.dtype)
+            for grad, like in zip(sums, (hidden, weight, bias), strict=True)
         ), *[None] * 6  # fmt: skip
 
 
@@ -167,20 +172,20 @@ class _Proxy:
             for rows, words, _, _, tile in _tiles(*tables):
                 yield rows, words, scaled(tile, logit_scale, softcap, temperature)
 
-        largest, own, kept = (
+        largest, target_logits, kept = (
             hidden.new_full((len(hidden),), -inf, dtype=torch.float32) for _ in range(3)
         )
         for rows, words, logits in tiles():
             largest[rows] = torch.maximum(largest[rows], logits.max(dim=1).values)
             inside = targets[rows] - words.start
             here = (inside >= 0) & (inside < logits.shape[1])
-            found = logits.gather(1, inside.clamp(0, logits.shape[1] - 1).unsqueeze(1)).squeeze(1)
-            own[rows] = torch.where(here, found, own[rows])
+            logit = logits.gather(1, inside.clamp(0, logits.shape[1] - 1).unsqueeze(1)).squeeze(1)
+            target_logits[rows] = torch.where(here, logit, target_logits[rows])
         least = largest + log(self.min_p)
         for rows, _, logits in tiles():
             logits = logits.masked_fill(logits < least[rows].unsqueeze(1), -inf)
             kept[rows] = torch.logaddexp(kept[rows], logits.logsumexp(dim=1))
-        proxy = torch.where(own < least, -inf, own - kept)
+        proxy = torch.where(target_logits < least, -inf, target_logits - kept)
         return proxy, *[None] * 4
 
 
@@ -201,12 +206,12 @@ def _tiles(
         states = hidden[rows].to(dtype)
         for word in range(0, len(weight), width):
             words = slice(word, min(word + width, len(weight)))
-            own = weight[words].to(dtype)
-            tile = buffer[: len(states), : len(own)]
-            _multiply(states, own.t(), tile)
+            tile_weight = weight[words].to(dtype)
+            tile = buffer[: len(states), : len(tile_weight)]
+            _multiply(states, tile_weight.t(), tile)
             if bias is not None:
                 tile.add_(bias[words].to(dtype))
-            yield rows, words, states, own, tile
+            yield rows, words, states, tile_weight, tile
 
 
 def _multiply(left: Tensor, right: Tensor, out: Tensor) -> None:

@@ -38,7 +38,7 @@ class TokenTables:
     """Coefficient of its penalty."""
 
     @classmethod
-    def of(
+    def build(
         cls,
         method: Method,
         batch: MiniBatch,
@@ -61,7 +61,9 @@ class TokenTables:
         coefficients = penalty.coefficients(logps, entropies, *responses, **given)
         old = batch.old_logps, batch.old_entropies
         factors = weighting(*old, *responses, **method.arguments_of("weighting"))
-        return cls(keep, *(torch.where(keep, one, 0.0) for one in (weights, factors, coefficients)))
+        return cls(
+            keep, *(torch.where(keep, table, 0.0) for table in (weights, factors, coefficients))
+        )
 
     def touched(self) -> Tensor:
         """Return (B, T) bool, the tokens that selection, weighting or penalty treat unlike most."""
@@ -143,12 +145,16 @@ def _dose(
     with torch.enable_grad():
         leaf = logps.detach().masked_fill(~mask, 0.0).requires_grad_()
         given = None if entropies is None else entropies.detach().masked_fill(~mask, 0.0)
-        own = _values(leaf, given, batch, tables, method).masked_fill(~tables.keep[:, :width], 0.0)
+        values = _values(leaf, given, batch, tables, method).masked_fill(
+            ~tables.keep[:, :width], 0.0
+        )
         clips = method.clip_low, method.clip_high, method.dual_clip
         plain = clipped_surrogate(leaf, old, usual, *clips).masked_fill(~mask, 0.0)
-        of_own, of_plain = (torch.autograd.grad(one.sum(), leaf)[0] for one in (own, plain))
-    change = (of_own - of_plain).abs()
-    touched = change > SAME * of_plain.abs().clamp(min=SAME)
-    if PENALTIES[method.penalty].of_entropy:
+        weights, plain_weights = (
+            torch.autograd.grad(part.sum(), leaf)[0] for part in (values, plain)
+        )
+    change = (weights - plain_weights).abs()
+    touched = change > SAME * plain_weights.abs().clamp(min=SAME)
+    if PENALTIES[method.penalty].acts_on_entropy:
         touched |= tables.coefficients[:, :width] != 0
-    return (touched & mask).sum(), change.sum(), of_plain.abs().sum()
+    return (touched & mask).sum(), change.sum(), plain_weights.abs().sum()

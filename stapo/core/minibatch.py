@@ -46,7 +46,7 @@ class MiniBatch:
 
     def take(self, rows: Tensor) -> Self:
         """Return the mini-batch of some rows, with tensors (R, T) and (R,)."""
-        tables = {one.name: getattr(self, one.name) for one in fields(self)}
+        tables = {field.name: getattr(self, field.name) for field in fields(self)}
         return replace(self, **{k: v[rows] for k, v in tables.items() if v is not None})
 
     def lengths(self) -> tuple[Tensor, Tensor]:
@@ -71,26 +71,26 @@ def micro_batches(
     the rows of each `group_size` are together.
     """
     if layout == "shared":
-        return _of_groups(prompt_lengths, response_lengths, rows, token_budget, group_size)
+        return _group_batches(prompt_lengths, response_lengths, rows, token_budget, group_size)
     packed = layout == "packed"
     order = torch.argsort((prompt_lengths + response_lengths)[rows], descending=True, stable=True)
-    found: list[list[int]] = []
+    parts: list[list[int]] = []
     longest_prompt = longest_response = tokens = 0
     for row in rows[order].tolist():
-        own_prompt, own_response = int(prompt_lengths[row]), int(response_lengths[row])
-        prompt, response = max(longest_prompt, own_prompt), max(longest_response, own_response)
-        tokens += own_prompt + own_response
-        positions = tokens if packed or not found else (len(found[-1]) + 1) * (prompt + response)
-        if found and positions <= token_budget:
-            found[-1].append(row)
+        row_prompt, row_response = int(prompt_lengths[row]), int(response_lengths[row])
+        prompt, response = max(longest_prompt, row_prompt), max(longest_response, row_response)
+        tokens += row_prompt + row_response
+        positions = tokens if packed or not parts else (len(parts[-1]) + 1) * (prompt + response)
+        if parts and positions <= token_budget:
+            parts[-1].append(row)
         else:
-            found.append([row])
-            prompt, response, tokens = own_prompt, own_response, own_prompt + own_response
+            parts.append([row])
+            prompt, response, tokens = row_prompt, row_response, row_prompt + row_response
         longest_prompt, longest_response = prompt, response
-    return [torch.tensor(micro_batch, device=rows.device) for micro_batch in found]
+    return [torch.tensor(micro_batch, device=rows.device) for micro_batch in parts]
 
 
-def _of_groups(
+def _group_batches(
     prompt_lengths: Tensor,
     response_lengths: Tensor,
     rows: Tensor,
@@ -105,7 +105,7 @@ def _of_groups(
     for row in rows.tolist():
         groups.setdefault(row // group_size, []).append(row)
     prompts, responses = prompt_lengths.tolist(), response_lengths.tolist()
-    found: list[list[int]] = []
+    parts: list[list[int]] = []
     positions = 0  # Of all groups of the last micro-batch.
     for group in groups.values():
         kept = 0  # Rows of this group in the last micro-batch.
@@ -113,13 +113,13 @@ def _of_groups(
         for row in sorted(group, key=responses.__getitem__, reverse=True):
             longest = max(longest, responses[row])
             positions = before + prompts[row] + (kept + 1) * longest
-            if not found or positions > token_budget:
-                found.append([])
+            if not parts or positions > token_budget:
+                parts.append([])
                 kept, before, longest = 0, 0, responses[row]
                 positions = prompts[row] + longest
-            found[-1].append(row)
+            parts[-1].append(row)
             kept += 1
-    return [torch.tensor(micro_batch, device=rows.device) for micro_batch in found]
+    return [torch.tensor(micro_batch, device=rows.device) for micro_batch in parts]
 
 
 def micro_batches_by_rank(
@@ -140,8 +140,10 @@ def micro_batches_by_rank(
     order = torch.argsort((prompt_lengths + response_lengths)[rows], descending=True, stable=True)
     rows_by_rank = [rows[order[rank::num_ranks]] for rank in range(num_ranks)]
     by_rank = [
-        micro_batches(prompt_lengths, response_lengths, own, token_budget, layout, group_size)
-        for own in rows_by_rank
+        micro_batches(
+            prompt_lengths, response_lengths, local_rows, token_budget, layout, group_size
+        )
+        for local_rows in rows_by_rank
     ]
     most = max(len(parts) for parts in by_rank)
     return [parts + [rows[:0]] * (most - len(parts)) for parts in by_rank]

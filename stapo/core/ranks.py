@@ -69,8 +69,8 @@ class Ranks:
         """Return the largest of the ranks' numbers."""
         if self.number == 1:
             return value
-        one = torch.tensor([value], device=self.accelerator.device)
-        return int(self.accelerator.gather(one).max())
+        local = torch.tensor([value], device=self.accelerator.device)
+        return int(self.accelerator.gather(local).max())
 
     def backward(self, loss: Tensor) -> None:
         """Accumulate the gradient of a rank's loss so that the optimiser sees the sum over ranks.

@@ -41,7 +41,9 @@ class Sampler:
         size = max(CHUNK // logits.shape[1], 1) if logits.device.type == "cpu" else len(rows)
         starts = range(0, len(rows), size)
         parts = [slice(start, start + size) for start in starts]
-        return torch.cat([self._draw(logits[rows[one]].float(), generators[one]) for one in parts])
+        return torch.cat(
+            [self._draw(logits[rows[part]].float(), generators[part]) for part in parts]
+        )
 
     def _draw(self, logits: Tensor, generators: Sequence[Random]) -> Tensor:
         """Return a token (n,) for each row of logits (n, V), which are overwritten."""
@@ -79,7 +81,7 @@ class Sampler:
 
 def _uniform(generators: Sequence[Random], like: Tensor) -> Tensor:
     """Return a number in [0, 1) of each generator, (n,) in double precision."""
-    return like.new_tensor([one.random() for one in generators], dtype=torch.float64)
+    return like.new_tensor([generator.random() for generator in generators], dtype=torch.float64)
 
 
 def quantiles(weights: Tensor, shares: Tensor) -> Tensor:

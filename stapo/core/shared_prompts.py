@@ -58,13 +58,13 @@ def shared(sequences: Sequences) -> Shared:
     last = sequences.ids.shape[1] - width - 1
     labels = sequences.ids.masked_fill(sequences.mask == 0, IGNORED)
     lengths = sequences.mask[:, last + 1 :].sum(dim=1).tolist()
-    rows_of: dict[tuple[int, ...], list[int]] = {}
+    rows_by_prompt: dict[tuple[int, ...], list[int]] = {}
     for row, prompt in enumerate(labels[:, : last + 1].tolist()):
-        rows_of.setdefault(tuple(prompt), []).append(row)
+        rows_by_prompt.setdefault(tuple(prompt), []).append(row)
     parts: list[tuple[Tensor, Tensor, Tensor]] = []
     first = torch.empty(len(lengths), dtype=torch.long, device=device)
     prompts, start = list[Prompt](), 0
-    for rows in rows_of.values():
+    for rows in rows_by_prompt.values():
         prefix = int(sequences.mask[rows[0], : last + 1].sum()) - 1
         # At least one position, since a row whose response is completely masked has no token.
         length = max(1, *(lengths[row] for row in rows))
@@ -107,12 +107,12 @@ def shared_forward(
     places = laid.first.unsqueeze(1) + torch.arange(sequences.width, device=laid.first.device)
     places, inside = places.clamp(max=len(laid.ids) - 1), sequences.mask[:, -sequences.width :] != 0
 
-    def of_rows(values: Tensor) -> Tensor:
+    def to_rows(values: Tensor) -> Tensor:
         values = values.squeeze(0).float()[places]
         return torch.where(inside, values, values.new_zeros(()))
 
     entropy = output.entropy
-    return of_rows(output.log_probs), None if entropy is None else of_rows(entropy)
+    return to_rows(output.log_probs), None if entropy is None else to_rows(entropy)
 
 
 def first_predicting(sequences: Sequences, layout: Layout) -> Tensor:
@@ -165,12 +165,12 @@ def shared_attention(
             for table in (query, key, value)
         )
         k, v = (
-            torch.cat([table.expand(responses, -1, -1, -1), own], dim=2)
-            for table, own in zip(before[1:], (k, v), strict=True)
+            torch.cat([table.expand(responses, -1, -1, -1), suffix], dim=2)
+            for table, suffix in zip(before[1:], (k, v), strict=True)
         )
         seen = torch.ones(length, prefix + length, dtype=torch.bool, device=q.device).tril(prefix)
-        found = attend(q, k, v, attn_mask=seen)
-        parts.append(found.transpose(0, 1).flatten(1, 2).unsqueeze(0))
+        output = attend(q, k, v, attn_mask=seen)
+        parts.append(output.transpose(0, 1).flatten(1, 2).unsqueeze(0))
     return torch.cat(parts, dim=2).transpose(1, 2), None
 
 

@@ -71,14 +71,14 @@ class StepRecord:
     """Phase -> duration in seconds."""
 
 
-NUMBERS = tuple(one.name for one in fields(StepRecord) if one.type is float)
-COUNTS = tuple(one.name for one in fields(StepRecord) if one.type is int)
+NUMBERS = tuple(entry.name for entry in fields(StepRecord) if entry.type is float)
+COUNTS = tuple(entry.name for entry in fields(StepRecord) if entry.type is int)
 """Fields by type, which all lines have."""
-OF_VLLM = tuple(one.name for one in fields(StepRecord) if one.type == float | None)
+VLLM_NUMBERS = tuple(entry.name for entry in fields(StepRecord) if entry.type == float | None)
 """Fields that are only in lines of trainings whose rollouts are vLLM's."""
 
 
 def as_line(record: StepRecord) -> dict[str, Any]:
     """Return a record as the JSON object of its line."""
-    line = {one.name: getattr(record, one.name) for one in fields(record)}
+    line = {entry.name: getattr(record, entry.name) for entry in fields(record)}
     return {name: value for name, value in line.items() if value is not None}

@@ -32,7 +32,7 @@ from stapo.core.objective.advantages import ADVANTAGES
 from stapo.core.objective.penalties import PENALTIES
 from stapo.core.ranks import Ranks, reference_model, reshard, sum_in_float32, whole_rollout
 from stapo.core.shared_prompts import SHARED, shared_forward
-from stapo.core.step_record import COUNTS, NUMBERS, OF_VLLM, ROLLOUT, UPDATE, StepRecord
+from stapo.core.step_record import COUNTS, NUMBERS, ROLLOUT, UPDATE, VLLM_NUMBERS, StepRecord
 from stapo.core.update import Forward, update, without_gradient
 
 TAKEN = (
@@ -58,7 +58,7 @@ class Recorder(Protocol):
         """Return the record, the same on every rank; all ranks call this after the last pass."""
 
 
-RecorderOf = Callable[[Any, Forward, MiniBatch, Sequences, Tensor], Recorder]
+RecorderFactory = Callable[[Any, Forward, MiniBatch, Sequences, Tensor], Recorder]
 """From a StapoTrainer, the forward pass, the mini-batch, its sequences and (B,) rewards to a recorder."""
 
 
@@ -85,7 +85,7 @@ class StapoTrainer(ResumableTrainer):
         method: Method | None = None,
         on_metrics: Callable[[StepRecord], None] = lambda _: None,
         on_tokens: Callable[[dict[str, Any]], None] = lambda _: None,
-        recorder: RecorderOf | None = None,
+        recorder: RecorderFactory | None = None,
         **named: Any,
     ) -> None:
         if not isinstance(args, StapoConfig):
@@ -118,10 +118,10 @@ class StapoTrainer(ResumableTrainer):
             self.ref_model = reference_model(self.model, self.accelerator, **head)
         ours = not (self.use_vllm or self.is_fsdp_enabled) and has_full_attention(self.model)
         if args.bfloat16_rollouts and not ours:
-            about = (
+            cause = (
                 "needs a model with full attention that generates by itself, without vLLM and FSDP"
             )
-            raise ValueError(f"bfloat16_rollouts: {about}; leave it out")
+            raise ValueError(f"bfloat16_rollouts: {cause}; leave it out")
         if ours:
             self._rounded = _rounded(self.model) if args.bfloat16_rollouts else None
             self.model.generate = partial(self._decoded, self.model.generate)
@@ -139,8 +139,8 @@ class StapoTrainer(ResumableTrainer):
         if args.shared_prompts is None:
             args.shared_prompts = can and on_cpu and not args.packed
         if (args.packed or args.shared_prompts) and not can:
-            about = "the model's attention does not know sequences"
-            raise ValueError(f"packed, shared_prompts: {about}; leave both out")
+            cause = "the model's attention does not know sequences"
+            raise ValueError(f"packed, shared_prompts: {cause}; leave both out")
         if self.layout != "padded":
             self.model.set_attn_implementation(PACKED if args.packed else SHARED)
 
@@ -163,10 +163,10 @@ class StapoTrainer(ResumableTrainer):
         loop = partial(decode, seeds=self._response_seeds(len(input_ids)))
         if self._rounded is not None:
             with torch.no_grad():
-                for rounded, own in zip(
+                for rounded, parameter in zip(
                     self._rounded.parameters(), self.model.parameters(), strict=True
                 ):
-                    rounded.copy_(own)
+                    rounded.copy_(parameter)
             generate = self._rounded.generate
             size = len(input_ids), self.args.max_completion_length
             self._sampling_logps = torch.full(size, nan, device=input_ids.device)
@@ -189,8 +189,8 @@ class StapoTrainer(ResumableTrainer):
         if self._step % slices == 0 or self._buffered_inputs is None:
             rollout = self._generate_and_score_completions(generation_batch)
             self._buffered_inputs = split_tensor_dict(rollout, slices)
-        found: dict[str, Tensor] = self._buffered_inputs[self._step % slices]
-        return found
+        batch: dict[str, Tensor] = self._buffered_inputs[self._step % slices]
+        return batch
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Tensor]:
         """Return the rollout of all ranks, with behaviour entropies, rewards and our advantages."""
@@ -198,8 +198,8 @@ class StapoTrainer(ResumableTrainer):
         start = perf_counter()
         output: dict[str, Tensor] = super()._generate_and_score_completions(inputs)
         if ignored := ", ".join(sorted(output.keys() - {*TAKEN, *REPLACED})):
-            about = "no update with tools, environments or images"
-            raise ValueError(f"{about}; the rollout has {ignored}")
+            cause = "no update with tools, environments or images"
+            raise ValueError(f"{cause}; the rollout has {ignored}")
         if self._behaviour_entropies is None:
             # With a single mini-batch per rollout, TRL does not compute the old log-probs.
             output["old_per_token_logps"], self._behaviour_entropies = self._scored(
@@ -219,16 +219,16 @@ class StapoTrainer(ResumableTrainer):
         output["rewards"] = self._rollout_rewards
         output["response_lengths"] = self._lengths
         self._seconds[ROLLOUT] = perf_counter() - start
-        return output | self.of_method(self._rollout_rewards)
+        return output | self.method_advantages(self._rollout_rewards)
 
-    def of_method(self, rewards: Tensor) -> dict[str, Tensor]:
+    def method_advantages(self, rewards: Tensor) -> dict[str, Tensor]:
         """Return the advantages of the method, and the usual ones if these are others."""
-        of_groups = rewards, self.num_generations, self.args.advantage_epsilon
-        usual, name = group_advantages(*of_groups), self.method.advantage
+        arguments = rewards, self.num_generations, self.args.advantage_epsilon
+        usual, name = group_advantages(*arguments), self.method.advantage
         if name == "group":
             return {"advantages": usual}
-        own = ADVANTAGES[name](*of_groups, **self.method.arguments_of("advantage"))
-        return {"advantages": own, "group_advantages": usual}
+        advantages = ADVANTAGES[name](*arguments, **self.method.arguments_of("advantage"))
+        return {"advantages": advantages, "group_advantages": usual}
 
     def proxy_of(self, rollout: dict[str, Tensor]) -> Tensor:
         """Return (b, T) log-probs of the proxy that the method's penalty needs."""
@@ -324,9 +324,9 @@ class StapoTrainer(ResumableTrainer):
     def _require_finite(self, what: str, value: Any) -> None:
         """Stop before the weights change if a number is not finite."""
         if not torch.isfinite(torch.as_tensor(value)):
-            about = "the weights were not changed, and the last checkpoint can be used"
+            consequence = "the weights were not changed, and the last checkpoint can be used"
             step = self.state.global_step + 1
-            raise FloatingPointError(f"step {step}: the {what} is {float(value)}; {about}")
+            raise FloatingPointError(f"step {step}: the {what} is {float(value)}; {consequence}")
 
     def _accumulate_gradients(
         self, model: Any, inputs: dict[str, Tensor], keep: Tensor | None = None
@@ -395,7 +395,7 @@ class StapoTrainer(ResumableTrainer):
                 if tokens is not None:
                     self.on_tokens(tokens)
                 self.on_metrics(record)
-            for name in (*NUMBERS, *COUNTS, *OF_VLLM):
+            for name in (*NUMBERS, *COUNTS, *VLLM_NUMBERS):
                 if name != "step" and (value := getattr(record, name)) is not None:
                     logs[f"stapo/{name}"] = value
         super().log(logs, start_time)
@@ -449,9 +449,9 @@ def seeded(
     """
 
     def generate_with_seeds(prompts: Sequence[Any], sampling_params: Any, **named: Any) -> Any:
-        own = [copy(sampling_params) for _ in prompts]
-        for parameters, seed in zip(own, seeds(len(prompts)), strict=True):
+        per_prompt = [copy(sampling_params) for _ in prompts]
+        for parameters, seed in zip(per_prompt, seeds(len(prompts)), strict=True):
             parameters.seed = seed
-        return generate(prompts, sampling_params=own, **named)
+        return generate(prompts, sampling_params=per_prompt, **named)
 
     return generate_with_seeds

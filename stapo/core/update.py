@@ -65,7 +65,7 @@ def update(
     """
     logps, entropies = batch.old_logps, batch.old_entropies
 
-    def own(needed: Tensor) -> list[Tensor]:
+    def local_parts(needed: Tensor) -> list[Tensor]:
         """Return this rank's micro-batches of the rows for which `needed`, (B,) bool, is true."""
         rows = needed.nonzero().flatten()
         by_rank = micro_batches_by_rank(
@@ -74,14 +74,14 @@ def update(
         return by_rank[ranks.index]
 
     if statistics == "current":
-        logps, entropies = _current(forward, batch, method, ranks, own)
+        logps, entropies = _current(forward, batch, method, ranks, local_parts)
 
     if keep is None:
         keep = select(method, logps, entropies, batch.advantages, batch.mask, seed)
         if method.is_own and ((total := ranks.sum(keep.float())) % ranks.number).any():
-            about = f"keeps other tokens on other ranks ({total.max():.0f} of {ranks.number})"
-            raise ValueError(f"{method.selection_name}: {about}; draw by the argument seed")
-    tables = TokenTables.of(
+            cause = f"keeps other tokens on other ranks ({total.max():.0f} of {ranks.number})"
+            raise ValueError(f"{method.selection_name}: {cause}; draw by the argument seed")
+    tables = TokenTables.build(
         method, batch, keep, logps, entropies, group_size, max_response_tokens, state
     )
     if selected is not None:
@@ -90,7 +90,7 @@ def update(
     has_gradient = (batch.advantages != 0) | (method.kl_coefficient > 0)
     has_gradient |= (tables.coefficients != 0).any(dim=1)
     needed = (tables.weights > 0).any(dim=1) & has_gradient
-    parts = own(needed)
+    parts = local_parts(needed)
     sums = ranks.sum(_accumulate(forward, batch, tables, method, ranks, parts)).tolist()
     record = _measured(batch, logps, keep, method, sums)
     return torch.tensor(record.loss, device=batch.mask.device), record
@@ -124,8 +124,8 @@ def _require_mask(keep: Any, mask: Tensor, name: str) -> None:
     if not isinstance(keep, Tensor) or (keep.dtype, keep.shape) != (torch.bool, mask.shape):
         wanted = f"expected a bool tensor of shape {tuple(mask.shape)}"
         is_table = isinstance(keep, Tensor)
-        found = f"{keep.dtype} of shape {tuple(keep.shape)}" if is_table else type(keep).__name__
-        raise ValueError(f"{name}: {wanted}, found {found}; fix the function")
+        given = f"{keep.dtype} of shape {tuple(keep.shape)}" if is_table else type(keep).__name__
+        raise ValueError(f"{name}: {wanted}, found {given}; fix the function")
     if (keep & ~mask).any():
         raise ValueError(f"{name}: keeps positions outside mask; return `mask & ...`")
 
@@ -150,7 +150,7 @@ def _current(
     batch: MiniBatch,
     method: Method,
     ranks: Ranks,
-    own: Callable[[Tensor], list[Tensor]],
+    local_parts: Callable[[Tensor], list[Tensor]],
 ) -> tuple[Tensor, Tensor]:
     """Return (B, T) log-probs and entropies of the current policy; the old ones of rows that are not read.
 
@@ -159,7 +159,7 @@ def _current(
     needed = batch.mask.any(dim=1)
     if method.reads != "all":
         needed &= batch.advantages > 0
-    computed = without_gradient(forward, own(needed), batch.mask, batch.old_logps.dtype)
+    computed = without_gradient(forward, local_parts(needed), batch.mask, batch.old_logps.dtype)
     # Each row is computed by one rank and is 0 on the others.
     logps, entropies = (
         torch.where(needed.unsqueeze(1), ranks.sum(values), old)
@@ -183,8 +183,8 @@ def _accumulate(
             logps, entropies = forward(rows)
             loss = logps.sum() * 0.0  # Without rows, take part in the pass of the other ranks.
             if len(rows):
-                own = batch.take(rows), tables.take(rows)
-                loss, counted = micro_batch_loss(logps, entropies, *own, method)
+                taken = batch.take(rows), tables.take(rows)
+                loss, counted = micro_batch_loss(logps, entropies, *taken, method)
                 sums += counted
             ranks.backward(loss)
     return sums
@@ -194,7 +194,7 @@ def _measured(
     batch: MiniBatch, logps: Tensor, keep: Tensor, method: Method, sums: Sequence[float]
 ) -> StepRecord:
     """Return a record of what is known here, by the log-probs that selected and the sums over the batch."""
-    loss, kl, clipped_low, clipped_high, touched, changed_by, of_all = sums
+    loss, kl, clipped_low, clipped_high, touched, changed_by, weight_sum = sums
     num_tokens = int(batch.mask.sum())
     shared = max(num_tokens, 1)
     # Candidates are counted for every method: with its own tau_p, or with that of the study's S2T.
@@ -220,7 +220,7 @@ def _measured(
         clip_low_fraction=clipped_low / shared,
         clip_high_fraction=clipped_high / shared,
         touched_fraction=touched / shared,
-        touched_weight=changed_by / of_all if of_all else 0.0,
+        touched_weight=changed_by / weight_sum if weight_sum else 0.0,
         loss=loss,
         kl=kl / shared,
         rollout_mismatch=mean,

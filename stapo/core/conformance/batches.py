@@ -101,5 +101,5 @@ def whole(batch: MiniBatch) -> Layout:
 
 def _mini_batch(tables: Mapping[str, Any]) -> MiniBatch:
     """Return a mini-batch for nested lists."""
-    found = {k: torch.tensor(tables[k], dtype=torch.double) for k in (*TABLES, "advantages")}
-    return MiniBatch(**found, mask=torch.tensor(tables["mask"], dtype=torch.bool))
+    values = {k: torch.tensor(tables[k], dtype=torch.double) for k in (*TABLES, "advantages")}
+    return MiniBatch(**values, mask=torch.tensor(tables["mask"], dtype=torch.bool))

@@ -82,14 +82,14 @@ def run_checks(trainer: Trainer, method_name: str) -> list[Check]:
         name: str, batch: MiniBatch, layout: Layout, method: Method, expected: Update
     ) -> Check:
         try:
-            found = trainer(batch, layout, method)
+            actual = trainer(batch, layout, method)
         except Exception as error:  # Any exception of a trainer is a failed check.
             return Check(name, False, f"{type(error).__name__}: {error}".splitlines()[0][:120])
-        return _compared(name, found, expected)
+        return _compared(name, actual, expected)
 
     checks = [
-        check(one.name, one.batch, whole(one.batch), one.method, one.update)
-        for one in fixtures(method_name)
+        check(fixture.name, fixture.batch, whole(fixture.batch), fixture.method, fixture.update)
+        for fixture in fixtures(method_name)
     ]
     batch, method = probe(method_name), METHODS[method_name]
     try:
@@ -108,13 +108,13 @@ def run_checks(trainer: Trainer, method_name: str) -> list[Check]:
     return checks
 
 
-def _compared(name: str, found: Update, expected: Update) -> Check:
-    if found.gradient.shape != expected.gradient.shape:
-        shapes = tuple(found.gradient.shape), tuple(expected.gradient.shape)
+def _compared(name: str, actual: Update, expected: Update) -> Check:
+    if actual.gradient.shape != expected.gradient.shape:
+        shapes = tuple(actual.gradient.shape), tuple(expected.gradient.shape)
         return Check(name, False, f"gradient of shape {shapes[0]}, expected {shapes[1]}")
     scale = max(float(expected.gradient.abs().max()), 1e-3)
-    gradient = float((found.gradient.double() - expected.gradient).abs().max()) / scale
-    loss = abs(found.loss - expected.loss) / max(abs(expected.loss), 1.0)
+    gradient = float((actual.gradient.double() - expected.gradient).abs().max()) / scale
+    loss = abs(actual.loss - expected.loss) / max(abs(expected.loss), 1.0)
     holds = gradient <= TOLERANCE and loss <= TOLERANCE
     return Check(name, holds, f"gradient {gradient:.0e}, loss {loss:.0e}")
 
@@ -134,7 +134,7 @@ def conventions(trainer: Trainer, method_name: str) -> dict[str, str]:
     batch, method = probe(method_name), METHODS[method_name]
     update = trainer(batch, PROBE_LAYOUT, method)
     keep = update.gradient != 0
-    found = {SCOPE: NOT_APPLICABLE, POLICY: NOT_APPLICABLE}
+    answers = {SCOPE: NOT_APPLICABLE, POLICY: NOT_APPLICABLE}
     if method.reads != "none":
         same = [
             (scope, policy)
@@ -142,9 +142,9 @@ def conventions(trainer: Trainer, method_name: str) -> dict[str, str]:
             if _kept(batch, method, scope, policy).equal(keep)
         ]
         neither = "no selection" if keep.equal(batch.mask) else UNKNOWN
-        found[SCOPE] = " or ".join(dict.fromkeys(scope for scope, _ in same)) or neither
-        found[POLICY] = " or ".join(dict.fromkeys(policy for _, policy in same)) or neither
-    return {**found, DIVISOR: _divisor(update, keep, batch, method)}
+        answers[SCOPE] = " or ".join(dict.fromkeys(scope for scope, _ in same)) or neither
+        answers[POLICY] = " or ".join(dict.fromkeys(policy for _, policy in same)) or neither
+    return {**answers, DIVISOR: _divisor(update, keep, batch, method)}
 
 
 def _kept(batch: MiniBatch, method: Method, scope: str, policy: str) -> Tensor:
@@ -163,11 +163,11 @@ def _divisor(update: Update, keep: Tensor, batch: MiniBatch, method: Method) -> 
     ratio = torch.exp(batch.logps - batch.old_logps)
     pull = method.kl_coefficient * (1 - torch.exp(batch.ref_logps - batch.logps))
     slope = ratio * batch.advantages.unsqueeze(1) - pull
-    found = -(slope / update.gradient)[keep].double()
+    divisors = -(slope / update.gradient)[keep].double()
     same = [
         name
         for name, divisor in _divisors(keep, batch.mask).items()
-        if torch.allclose(found, divisor.expand(keep.shape)[keep], rtol=1e-4)
+        if torch.allclose(divisors, divisor.expand(keep.shape)[keep], rtol=1e-4)
     ]
     return " or ".join(same) or UNKNOWN
 
@@ -177,17 +177,17 @@ def _divisors(keep: Tensor, mask: Tensor) -> dict[str, Tensor]:
     means = torch.zeros(len(mask), 1, dtype=torch.double)
     for rank, rows in zip(PROBE_LAYOUT, RANKS, strict=True):
         means[rows] = float(len(rank) * len(PROBE_LAYOUT))
-    found = {}
+    known = {}
     counts = {"kept tokens": keep} | ({} if keep.equal(mask) else {"all tokens": mask})
     for what, counted in counts.items():
-        of_response = counted.sum(dim=1, keepdim=True).double()
-        of_micro_batch = torch.zeros_like(of_response)
+        per_response = counted.sum(dim=1, keepdim=True).double()
+        per_micro_batch = torch.zeros_like(per_response)
         for rows in MICRO_BATCHES:
-            of_micro_batch[rows] = of_response[rows].sum()
-        found[f"{what} of the mini-batch"] = of_response.sum().expand(len(mask), 1)
-        found[f"{what} of a micro-batch, then the mean over these"] = of_micro_batch * means
-        found[f"{what} of each response, then the mean over responses"] = of_response * len(mask)
-    return found
+            per_micro_batch[rows] = per_response[rows].sum()
+        known[f"{what} of the mini-batch"] = per_response.sum().expand(len(mask), 1)
+        known[f"{what} of a micro-batch, then the mean over these"] = per_micro_batch * means
+        known[f"{what} of each response, then the mean over responses"] = per_response * len(mask)
+    return known
 
 
 def report(trainer: Trainer, name: str, method: str) -> tuple[list[str], bool]:
@@ -201,14 +201,14 @@ def report(trainer: Trainer, name: str, method: str) -> tuple[list[str], bool]:
     width = max(len(check.name) for check in checks)
     lines = [f"{name} as {method}", ""]
     lines.append(f"{'check':{width}}  {'verdict':13}  largest difference, relative")
-    for one in checks:
-        verdict = "holds" if one.holds else "does not hold"
-        lines.append(f"{one.name:{width}}  {verdict:13}  {one.detail}".rstrip())
+    for check in checks:
+        verdict = "holds" if check.holds else "does not hold"
+        lines.append(f"{check.name:{width}}  {verdict:13}  {check.detail}".rstrip())
     try:
-        found = conventions(trainer, method)
+        answers = conventions(trainer, method)
     except Exception as error:  # A trainer may raise anything; its checks are printed above.
         return [*lines, "", f"conventions: {type(error).__name__}: {error}"], False
-    lines += ["", *(f"{question}: {answer}" for question, answer in found.items())]
+    lines += ["", *(f"{question}: {answer}" for question, answer in answers.items())]
     return lines, holds
 
 
@@ -228,9 +228,9 @@ def find_trainer(name: str) -> tuple[Trainer, str]:
         return TRAINERS[name]
     sys.path.append("")  # Search the working directory too, after all other directories.
     try:
-        found: Any = getattr(importlib.import_module(module), function)
+        trainer: Any = getattr(importlib.import_module(module), function)
     except Exception as error:  # The import of a module may raise anything.
         raise ValueError(f"--trainer: {name}: {type(error).__name__}: {error}") from error
-    if not callable(found):
-        raise ValueError(f"--trainer: {name}: expected a function, found {type(found).__name__}")
-    return found, "stapo"
+    if not callable(trainer):
+        raise ValueError(f"--trainer: {name}: expected a function, found {type(trainer).__name__}")
+    return trainer, "stapo"

@@ -83,7 +83,7 @@ def on_ranks(layout: Layout, run: Callable[[RankAccelerator], Update]) -> Update
     slots: list[Any] = [None] * len(layout)
     barrier = threading.Barrier(len(layout), timeout=PATIENCE)
 
-    def one(rank: int) -> Update:
+    def run_rank(rank: int) -> Update:
         try:
             return run(RankAccelerator(rank, slots, barrier))
         except BaseException:
@@ -91,7 +91,7 @@ def on_ranks(layout: Layout, run: Callable[[RankAccelerator], Update]) -> Update
             raise
 
     with ThreadPoolExecutor(len(layout)) as pool:
-        updates = list(pool.map(one, range(len(layout))))
+        updates = list(pool.map(run_rank, range(len(layout))))
     gradient = torch.stack([update.gradient for update in updates]).mean(dim=0)
     return Update(sum(update.loss for update in updates) / len(updates), gradient)
 
@@ -179,15 +179,15 @@ def _trl(batch: MiniBatch, layout: Layout, method: Method) -> Update:
     inputs = _inputs(batch)
 
     def run(accelerator: RankAccelerator) -> Update:
-        own = layout[accelerator.process_index]
+        micro_batches = layout[accelerator.process_index]
         trainer, leaf = copy.copy(_shell()), batch.logps.clone().requires_grad_()
         trainer.accelerator, trainer.beta = accelerator, method.kl_coefficient
         trainer.epsilon_low, trainer.epsilon_high = method.clip_low, method.clip_high
         trainer.args = copy.copy(trainer.args)
-        trainer.current_gradient_accumulation_steps = len(own)
-        trainer.args.steps_per_generation = len(own)
+        trainer.current_gradient_accumulation_steps = len(micro_batches)
+        trainer.args.steps_per_generation = len(micro_batches)
         total = 0.0
-        for rows in own:
+        for rows in micro_batches:
             tables = leaf[rows], batch.entropies[rows], None
             trainer._get_per_token_logps_and_entropies = lambda *_, t=tables, **__: t
             part = {k: v if v.dim() == 0 else v[rows] for k, v in inputs.items()}

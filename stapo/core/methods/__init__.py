@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from stapo.core.methods.parts import (
     ARGUMENTS as ARGUMENTS,
-    OF_RIVALS as OF_RIVALS,
+    PAPER_DEFAULTS as PAPER_DEFAULTS,
     PART_ARGUMENTS as PART_ARGUMENTS,
     PARTS as PARTS,
     SEED as SEED,
@@ -112,10 +112,14 @@ def s2t_arguments(method: Method) -> dict[str, float | str]:
     They are the method's own if it is S2T, otherwise those of the study's S2T, with the method's own tau_p if
     its selection has one.
     """
-    own = method.arguments
+    arguments = method.arguments
     if method.selection == S2T:
-        return own
-    return {**STAPO.arguments, **method.s2t, **({"tau_p": own["tau_p"]} if "tau_p" in own else {})}
+        return arguments
+    return {
+        **STAPO.arguments,
+        **method.s2t,
+        **({"tau_p": arguments["tau_p"]} if "tau_p" in arguments else {}),
+    }
 
 
 def compared(
@@ -125,6 +129,6 @@ def compared(
 
     Where the study names none, they are those of `TARGETS` and `BASELINES` that are run and not the other.
     """
-    found = [name for name in TARGETS if name in run and name not in baselines]
+    run_targets = [name for name in TARGETS if name in run and name not in baselines]
     others = [name for name in BASELINES if name in run and name not in targets]
-    return list(targets) or found, list(baselines) or others
+    return list(targets) or run_targets, list(baselines) or others

@@ -212,21 +212,21 @@ class Method:
     @property
     def selection_name(self) -> str:
         """Name of its selection."""
-        own = self.selection
-        return own if isinstance(own, str) else own.__qualname__
+        selection = self.selection
+        return selection if isinstance(selection, str) else selection.__qualname__
 
     @property
     def spec(self) -> Part:
         """Declaration of its selection; of a study's own, only its arguments are known."""
         if self.is_own:
-            own = {name: Argument(value) for name, value in self.selection_args.items()}
-            return Part(arguments=own, reads="all")
+            arguments = {name: Argument(value) for name, value in self.selection_args.items()}
+            return Part(arguments=arguments, reads="all")
         return SELECTION_SPECS[self.selection_name]
 
     @property
     def arguments(self) -> dict[str, float | str]:
         """All arguments of its selection, including defaults."""
-        defaults = {name: one.default for name, one in self.spec.arguments.items()}
+        defaults = {name: argument.default for name, argument in self.spec.arguments.items()}
         return {**defaults, **self.selection_args}
 
     @property
@@ -245,34 +245,39 @@ class Method:
     def arguments_of(self, kind: str) -> dict[str, Any]:
         """Return what the function of a part takes: all its arguments, and fields of the method."""
         part = self.part(kind)
-        own = {name: self.part_args.get(name, one.default) for name, one in part.arguments.items()}
-        return {**own, **{name: getattr(self, name) for name in part.clips}}
+        arguments = {
+            name: self.part_args.get(name, argument.default)
+            for name, argument in part.arguments.items()
+        }
+        return {**arguments, **{name: getattr(self, name) for name in part.clips}}
 
     @property
     def acts_on_policy(self) -> bool:
         """Whether it differs from the clipped surrogate with nothing silenced if all ratios are 1."""
         others = (kind for kind in PARTS if kind in self.settings)
-        return self.selection != "keep_all" or any(self.part(one).acts_on_policy for one in others)
+        return self.selection != "keep_all" or any(
+            self.part(kind).acts_on_policy for kind in others
+        )
 
     @property
     def effective(self) -> dict[str, Any]:
         """Every setting that has an effect, with its value, defaults included."""
-        own = {name: value for name, value in self.settings.items() if name != "part_args"}
-        found = {
+        settings = {name: value for name, value in self.settings.items() if name != "part_args"}
+        common = {
             name: getattr(self, name) for name in ("selection", "aggregation", "kl_coefficient")
         }
         for kind in PARTS:
-            own |= self.arguments_of(kind)
-        return {**found, **self.arguments, **own}
+            settings |= self.arguments_of(kind)
+        return {**common, **self.arguments, **settings}
 
     @property
     def settings(self) -> dict[str, Any]:
         """Every field that is not that of STAPO and its baselines, of what they all share."""
-        found = {name: getattr(self, name) for name in OF_RIVALS}
-        return {name: value for name, value in found.items() if value != OF_RIVALS[name]}
+        values = {name: getattr(self, name) for name in PAPER_DEFAULTS}
+        return {name: value for name, value in values.items() if value != PAPER_DEFAULTS[name]}
 
 
-OF_RIVALS: dict[str, Any] = {
+PAPER_DEFAULTS: dict[str, Any] = {
     "divisor": "kept", "advantage": "group", "weighting": "none", "surrogate": "clipped",
     "penalty": "none", "part_args": {},
 }  # fmt: skip

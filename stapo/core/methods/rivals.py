@@ -9,9 +9,9 @@ from typing import Any
 from stapo.core.methods.parts import Method
 
 
-def _rival(title: str, source: str, **own: Any) -> Method:
+def _rival(title: str, source: str, **settings: Any) -> Method:
     base: dict[str, Any] = {"clip_low": 0.2, "clip_high": 0.28, "aggregation": "token_mean"}
-    return Method(title=title, source=source, **base | own)
+    return Method(title=title, source=source, **base | settings)
 
 
 KL_COV: dict[str, Any] = {"divisor": "all", "penalty": "log_ratio_of_covariant"}

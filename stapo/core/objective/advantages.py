@@ -21,7 +21,7 @@ def group_advantages(rewards: Tensor, group_size: int, eps: float = 1e-6) -> Ten
     """
     groups = _groups(rewards, group_size)
     centred = groups - groups.mean(dim=1, keepdim=True)
-    return _of_unequal(groups, centred / (groups.std(dim=1, keepdim=True) + eps))
+    return _zero_if_equal(groups, centred / (groups.std(dim=1, keepdim=True) + eps))
 
 
 def centred_advantages(rewards: Tensor, group_size: int, eps: float = 1e-6) -> Tensor:
@@ -30,7 +30,7 @@ def centred_advantages(rewards: Tensor, group_size: int, eps: float = 1e-6) -> T
     Source: Dr.GRPO (arXiv 2503.20783).
     """
     groups = _groups(rewards, group_size)
-    return _of_unequal(groups, groups - groups.mean(dim=1, keepdim=True))
+    return _zero_if_equal(groups, groups - groups.mean(dim=1, keepdim=True))
 
 
 def quantile_advantages(
@@ -47,7 +47,7 @@ def quantile_advantages(
     groups = _groups(rewards, group_size)
     rank = max(ceil(round(baseline_quantile * group_size, 9)), 1) - 1
     centred = groups - groups.sort(dim=1).values[:, rank : rank + 1]
-    return _of_unequal(groups, centred / (groups.std(dim=1, keepdim=True) + eps))
+    return _zero_if_equal(groups, centred / (groups.std(dim=1, keepdim=True) + eps))
 
 
 def signed_advantages(
@@ -73,7 +73,7 @@ def _groups(rewards: Tensor, group_size: int) -> Tensor:
     return rewards.view(-1, group_size)
 
 
-def _of_unequal(groups: Tensor, advantages: Tensor) -> Tensor:
+def _zero_if_equal(groups: Tensor, advantages: Tensor) -> Tensor:
     """Return (n,) advantages, exactly 0 in a group of equal rewards."""
     # The mean of equal numbers may differ from them by rounding, which eps would magnify.
     all_equal = (groups == groups[:, :1]).all(dim=1, keepdim=True)

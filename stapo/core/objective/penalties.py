@@ -30,16 +30,16 @@ class Penalty:
     coefficients: Callable[..., Tensor]
     quantity: Quantity
     against_proxy: bool = False
-    """Whether the other policy is the proxy (see `of_unlikely`), which the coefficients get as `proxy`, or
-    that of the rollout."""
-    of_entropy: bool = False
+    """Whether the other policy is the proxy (see `unlikely_coefficients`), which the coefficients get as
+    `proxy`, or that of the rollout."""
+    acts_on_entropy: bool = False
     """Whether its gradient is that of the entropy, not of the sampled token's log-prob."""
     initial: State = field(default_factory=dict)
     following: Callable[..., State] = lambda state, entropy, **_: state
     """Returns the state after a step, from that before it and the mean entropy of its mini-batch."""
 
 
-def of_covariant(
+def covariant_coefficients(
     logps: Tensor,
     entropies: Tensor,
     advantages: Tensor,
@@ -56,8 +56,8 @@ def of_covariant(
     check_shapes(mask=mask, logps=logps, entropies=entropies)
     count = max(1, int(covariant_share * int(mask.sum())))
     order = covariances(logps, advantages, mask)[mask].sort(descending=True, stable=True).indices
-    found: Tensor = penalty_coefficient * chosen(mask, order[:count]).to(logps.dtype)
-    return found
+    coefficients: Tensor = penalty_coefficient * chosen(mask, order[:count]).to(logps.dtype)
+    return coefficients
 
 
 def absolute_log_ratio(logps: Tensor, entropies: Tensor, other: Tensor) -> Tensor:
@@ -68,7 +68,7 @@ def absolute_log_ratio(logps: Tensor, entropies: Tensor, other: Tensor) -> Tenso
     return (logps - other).abs()
 
 
-def of_unlikely(
+def unlikely_coefficients(
     logps: Tensor,
     entropies: Tensor,
     advantages: Tensor,
@@ -93,8 +93,8 @@ def of_unlikely(
     rounded = at_resolution(logps)
     (threshold,) = quantiles(rounded[mask], [unlikely_share])
     held = negative & (rounded < threshold) & (logps < proxy)
-    found: Tensor = penalty_coefficient * held.to(logps.dtype)
-    return found
+    coefficients: Tensor = penalty_coefficient * held.to(logps.dtype)
+    return coefficients
 
 
 def divergence(logps: Tensor, entropies: Tensor, other: Tensor) -> Tensor:
@@ -103,7 +103,7 @@ def divergence(logps: Tensor, entropies: Tensor, other: Tensor) -> Tensor:
     return torch.where(known, kl_k3(logps, torch.where(known, other, logps.detach())), 0.0)
 
 
-def of_all_tokens(
+def uniform_coefficients(
     logps: Tensor,
     entropies: Tensor,
     advantages: Tensor,
@@ -118,7 +118,7 @@ def of_all_tokens(
     return entropy_coefficient * mask.to(logps.dtype)
 
 
-def of_all_below_target(
+def coefficients_below_target(
     logps: Tensor,
     entropies: Tensor,
     advantages: Tensor,
@@ -161,13 +161,13 @@ def _nothing(logps: Tensor, entropies: Tensor, advantages: Tensor, mask: Tensor)
 
 PENALTIES: dict[str, Penalty] = {
     "none": Penalty(_nothing, lambda logps, *_: torch.zeros_like(logps)),
-    "log_ratio_of_covariant": Penalty(of_covariant, absolute_log_ratio),
-    "divergence_of_unlikely": Penalty(of_unlikely, divergence, against_proxy=True),
-    "entropy_bonus": Penalty(of_all_tokens, negative_entropy, of_entropy=True),
+    "log_ratio_of_covariant": Penalty(covariant_coefficients, absolute_log_ratio),
+    "divergence_of_unlikely": Penalty(unlikely_coefficients, divergence, against_proxy=True),
+    "entropy_bonus": Penalty(uniform_coefficients, negative_entropy, acts_on_entropy=True),
     "adaptive_entropy_bonus": Penalty(
-        of_all_below_target,
+        coefficients_below_target,
         negative_entropy,
-        of_entropy=True,
+        acts_on_entropy=True,
         initial={"coefficient": 0.0},
         following=adapted,
     ),

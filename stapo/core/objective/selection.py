@@ -198,9 +198,9 @@ def drawn(among: Tensor, count: int, generator: torch.Generator) -> Tensor:
 
 def chosen(among: Tensor, which: Tensor) -> Tensor:
     """Return the mask of some true positions of a mask, given by their numbers in row-major order."""
-    found = torch.zeros_like(among)
-    found.view(-1)[among.flatten().nonzero().flatten()[which]] = True
-    return found
+    mask = torch.zeros_like(among)
+    mask.view(-1)[among.flatten().nonzero().flatten()[which]] = True
+    return mask
 
 
 def silence_candidates(
@@ -263,8 +263,8 @@ def drop_covariant(
     of 1 and is left out.
     """
     check_shapes(mask=mask, entropies=entropies)
-    found = covariances(logps, advantages, mask)
-    between = mask & (found > covariance_low) & (found < covariance_high)
+    covariance = covariances(logps, advantages, mask)
+    between = mask & (covariance > covariance_low) & (covariance < covariance_high)
     count = max(1, int(dropped_share * int(mask.sum())))
     return mask & ~drawn(between, count, torch.Generator().manual_seed(seed))
 
@@ -281,8 +281,8 @@ def covariances(logps: Tensor, advantages: Tensor, mask: Tensor) -> Tensor:
     values = torch.where(mask, logps, 0.0).double()
     weights = torch.where(mask, advantages.unsqueeze(1), 0.0).double()
     count = mask.sum().clamp(min=1)
-    found = (weights - weights.sum() / count) * (values - values.sum() / count)
-    return torch.where(mask, at_resolution(found), 0.0)
+    products = (weights - weights.sum() / count) * (values - values.sum() / count)
+    return torch.where(mask, at_resolution(products), 0.0)
 
 
 SELECTIONS: dict[str, Callable[..., Tensor]] = {

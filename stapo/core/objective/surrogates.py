@@ -145,11 +145,11 @@ def kept_clipped_gradients(
     """
     check_shapes(mask=mask, logps=logps, advantages=advantages)
     ratio, weights = ratios(logps, old_logps), advantages.unsqueeze(1)
-    own = ratio / ratio.detach()
+    unit_ratio = ratio / ratio.detach()
     low = (weights < 0) & (ratio < 1 - clip_low)
     high = (weights > 0) & (ratio > 1 + clip_high)
-    factor = torch.where(low, kept_low * (1 - clip_low) * own, ratio)
-    return torch.where(high, kept_high * (1 + clip_high) * own, factor) * weights
+    factor = torch.where(low, kept_low * (1 - clip_low) * unit_ratio, ratio)
+    return torch.where(high, kept_high * (1 + clip_high) * unit_ratio, factor) * weights
 
 
 def within_divergence(

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from stapo.core.files import read_json
-from stapo.core.methods import OF_RIVALS, Method
+from stapo.core.methods import PAPER_DEFAULTS, Method
 from stapo.suite import paths
 from stapo.suite.answers import is_built_in
 from stapo.suite.formulas import changed_formulas
@@ -31,7 +31,9 @@ UNUSED = {"steps", "warmup_steps", "prompts_per_batch", "statistics", *WITHOUT_E
 
 def method_settings(method: Method) -> dict[str, Any]:
     """Return what of a method determines weights; of a selection of a study's own, function and checksum."""
-    settings = {k: v for k, v in asdict(method).items() if k not in {*NAMES_OF_METHODS, *OF_RIVALS}}
+    settings = {
+        k: v for k, v in asdict(method).items() if k not in {*NAMES_OF_METHODS, *PAPER_DEFAULTS}
+    }
     settings |= method.settings
     if method.is_own:
         settings["selection"] = function_name(method.selection_name)

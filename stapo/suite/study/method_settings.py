@@ -9,7 +9,7 @@ from pydantic import Field, StringConstraints, create_model
 from stapo.core.methods import (
     ARGUMENTS,
     METHODS,
-    OF_RIVALS,
+    PAPER_DEFAULTS,
     PARENTS,
     PART_ARGUMENTS,
     PARTS,
@@ -197,7 +197,7 @@ def differences(origin: Method, method: Method) -> dict[str, Any]:
     pairs = {key: (origin.selection_args.get(key), method.selection_args[key]) for key in args}
     part_args = sorted(method.part_args.items())
     pairs |= {key: (origin.part_args.get(key), value) for key, value in part_args}
-    settings += [key for key in OF_RIVALS if key != "part_args"]
+    settings += [key for key in PAPER_DEFAULTS if key != "part_args"]
     # All methods of a study may be given a clip that some do not take.
     unused = {*CLIPS} - {*method.part("surrogate").clips}
     pairs |= {k: (getattr(origin, k), getattr(method, k)) for k in settings if k not in unused}

@@ -103,14 +103,14 @@ def intervene(job: InterventionJob) -> list[Path]:
         left = [number for number in range(count) if _done(job, number) is None]
         if left:
             _repeat(job, left)
-        done = [one for number in range(count) if (one := _done(job, number))]
+        done = [finished for number in range(count) if (finished := _done(job, number))]
         if len(done) < count:
             raise RuntimeError(f"{job.work}: a repetition was changed while others were made")
         tokens = job.out.with_suffix(".parquet")
         _write_table(tokens, pa.concat_tables([table for _, table in done]))
         responses = job.settings.prompts * job.training.group_size
-        about = job.checkpoint, fingerprint(job.config), job.settings.method, responses
-        write_json(job.out, as_json(Intervention(*about, tuple(one for one, _ in done))))
+        identity = job.checkpoint, fingerprint(job.config), job.settings.method, responses
+        write_json(job.out, as_json(Intervention(*identity, tuple(record for record, _ in done))))
     return [job.out, tokens]
 
 
@@ -118,12 +118,12 @@ def _done(job: InterventionJob, number: int) -> tuple[Repetition, pa.Table] | No
     """Return a repetition that was finished before, None if there is none or it is damaged."""
     path = job.work / f"repetition-{number}.json"
     try:
-        found = record_of(Repetition, content_of(path))
+        record = record_of(Repetition, content_of(path))
         table = read_table(path.with_suffix(".parquet"), SCHEMA)
     except (OSError, ValueError):
         return None
-    numbers = {found.repetition, *table["repetition"].unique().to_pylist()}
-    return (found, table) if numbers == {number} else None
+    numbers = {record.repetition, *table["repetition"].unique().to_pylist()}
+    return (record, table) if numbers == {number} else None
 
 
 def _write_table(path: Path, table: pa.Table) -> None:
@@ -136,8 +136,8 @@ def _repeat(job: InterventionJob, left: Sequence[int]) -> None:
     trainer, records = make_trainer(job)
     per_rollout, held_out = job.rollout_prompts, job.settings.prompts
     if len(records) < per_rollout + held_out:
-        about = f"{len(records)} prompts are too few for a mini-batch of {per_rollout} and {held_out} others"
-        raise StudyError([f"interventions.prompts: {about}; use fewer"])
+        cause = f"{len(records)} prompts are too few for a mini-batch of {per_rollout} and {held_out} others"
+        raise StudyError([f"interventions.prompts: {cause}; use fewer"])
     trainer.prepare()
     moments = _moments(job, trainer, records)
     each = len(job.settings.arms) + len(job.methods)
@@ -200,10 +200,10 @@ def _moments(
         trainer.gradient(rollout, rollout["completion_mask"].bool())
         # Without a learning rate, the weights stay what they are, bit for bit.
         trainer.step(0.0)
-    found = trainer.moments()
+    moments = trainer.moments()
     with replace_file(path, "wb") as stream:
-        save_file(found, stream.name)
-    return found
+        save_file(moments, stream.name)
+    return moments
 
 
 def _repetition(
@@ -234,7 +234,7 @@ def _repetition(
     def outcome() -> tuple[Tensor, dict[str, Any]]:
         """Return the entropies of the current weights at the rollout, and what an update changed."""
         entropies = trainer.look(rollout)[1]
-        changed = [trainer.look(one) for one in held_out]
+        changed = [trainer.look(responses) for responses in held_out]
         again = [*respond_held_out()]
         # In double precision, since they are tiny.
         kl = [
@@ -242,8 +242,8 @@ def _repetition(
             for before, (logps, _) in zip(held_out, changed, strict=True)
         ]
         return entropies, {
-            "entropy": _mean([one for _, one in changed], held_out),
-            "entropy_resampled": _mean([one["old_entropies"] for one in again], again),
+            "entropy": _mean([values for _, values in changed], held_out),
+            "entropy_resampled": _mean([responses["old_entropies"] for responses in again], again),
             "entropy_rollout": _mean([entropies], [rollout]),
             "reward": _reward(again),
             "kl": _mean(kl, held_out),
@@ -256,12 +256,12 @@ def _repetition(
         trainer.restore(moments)
         gradient = trainer.gradient_without(rollout, silenced[arm], none)
         trainer.step(job.training.learning_rate, gradient)
-        entropies, found = outcome()
+        entropies, effects = outcome()
         arms[arm] = ArmRecord(
             silenced=int(silenced[arm].sum()),
             gradient_norm=inner(gradient, gradient) ** 0.5,
             cosine=cosine(gradient, none),
-            **found,
+            **effects,
         )
         if arm == NOTHING:
             table = _tokens(job, number, rollout, silenced[SILENCED], entropies)
@@ -289,9 +289,9 @@ def _repetition(
         candidates=int(candidates_of(batch, job.method).sum()),
         rollout_reward=_reward([rollout]),
         entropy_rollout=_mean([batch.old_entropies], [rollout]),
-        held_out_tokens=sum(int(one["completion_mask"].sum()) for one in held_out),
+        held_out_tokens=sum(int(responses["completion_mask"].sum()) for responses in held_out),
         reward=_reward(held_out),
-        entropy=_mean([one["old_entropies"] for one in held_out], held_out),
+        entropy=_mean([responses["old_entropies"] for responses in held_out], held_out),
         tail_mass=tail,
         arms=arms,
         methods=methods,
@@ -302,7 +302,7 @@ def _repetition(
 
 def _mean(values: Sequence[Tensor], rollouts: Sequence[Rollout]) -> float:
     """Return the mean of (B, T) values over the response tokens of some rollouts."""
-    masks = [one["completion_mask"].bool() for one in rollouts]
+    masks = [rollout["completion_mask"].bool() for rollout in rollouts]
     total = sum(float(v[m].double().sum()) for v, m in zip(values, masks, strict=True))
     return total / max(sum(int(m.sum()) for m in masks), 1)
 
@@ -312,7 +312,7 @@ def _tail(
 ) -> float | None:
     """Return the probability mass below the method's tau_p, the mean over the tokens of some responses."""
     tau_p = float(s2t_arguments(job.method)["tau_p"])
-    tails = [found for one in held_out if (found := trainer.tails(one, tau_p)) is not None]
+    tails = [tail for rollout in held_out if (tail := trainer.tails(rollout, tau_p)) is not None]
     return _mean(tails, held_out) if tails else None
 
 
@@ -325,7 +325,7 @@ def _gradients(
 
 
 def _reward(rollouts: Sequence[Rollout]) -> float:
-    return float(torch.cat([one["rewards"] for one in rollouts]).double().mean())
+    return float(torch.cat([rollout["rewards"] for rollout in rollouts]).double().mean())
 
 
 def _tokens(

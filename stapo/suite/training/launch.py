@@ -31,18 +31,18 @@ def require_fit(study: Study, gpus: int, nodes: int = 1) -> None:
     Raises:
         StudyError: it cannot.
     """
-    own = [study.training_of(name) for name in study.run.methods]
-    batch = gcd(*(one.prompts_per_mini_batch * one.group_size for one in own))
+    trainings = [study.training_of(name) for name in study.run.methods]
+    batch = gcd(*(training.prompts_per_mini_batch * training.group_size for training in trainings))
     error = ""
     if gpus % nodes:
         error = f"--gpus {gpus}: not a multiple of --nodes {nodes}; request a multiple"
     elif gpus == 0 and study.training.use_vllm:
-        about = "needs GPUs, but this job has none; run with --workflow-profile"
+        cause = "needs GPUs, but this job has none; run with --workflow-profile"
         profiles = "workflows/profiles/workstation or slurm"
-        error = f"training.rollouts: {study.training.rollouts} {about} {profiles}"
+        error = f"training.rollouts: {study.training.rollouts} {cause} {profiles}"
     elif gpus and batch % gpus:
-        about = f"a mini-batch of {batch} responses is not divisible by {gpus} GPUs"
-        error = f"training.prompts_per_mini_batch: {about}; choose a number of GPUs that divides it"
+        cause = f"a mini-batch of {batch} responses is not divisible by {gpus} GPUs"
+        error = f"training.prompts_per_mini_batch: {cause}; choose a number of GPUs that divides it"
     if error:
         raise StudyError([error])
 
@@ -84,8 +84,8 @@ def srun_command(arguments: Sequence[str], nodes: int, environment: Mapping[str,
         StudyError: this is not a Slurm job. srun itself refuses a job with too few machines.
     """
     if "SLURM_JOB_ID" not in environment:
-        about = "not inside a Slurm job; use the profile slurm, or run accelerate launch"
-        raise StudyError([f"--nodes {nodes}: {about}"])
+        cause = "not inside a Slurm job; use the profile slurm, or run accelerate launch"
+        raise StudyError([f"--nodes {nodes}: {cause}"])
     # If one machine fails, all are stopped: the others would wait for it until a timeout.
     return [
         *("srun", f"--nodes={nodes}", f"--ntasks={nodes}", "--ntasks-per-node=1"),

@@ -57,7 +57,7 @@ def write_prompts(
     ]
     faults = faulty_golds(reward, single, is_rewarded=True) if reward is not None else {}
     records = [record for i, record in enumerate(single) if i not in faults]
-    about = {
+    counts = {
         "rows": len(rows),
         "unique": len(unique),
         "conflicting": len(unique) - len(single),
@@ -72,15 +72,15 @@ def write_prompts(
         print(f"left out: {visible(summary(faults, single))}")  # noqa: T201
     stated = {"unique_prompts": "unique", "sha256": "sha256"} if isinstance(data, HubData) else {}
     for key, name in stated.items():
-        if (wanted := getattr(data, key)) not in (None, found := about[name]):
+        if (wanted := getattr(data, key)) not in (None, value := counts[name]):
             remedy = "if this is intended, write the found value into the study"
-            errors.append(f"data.{key}: expected {wanted}, found {found}; {remedy}")
+            errors.append(f"data.{key}: expected {wanted}, found {value}; {remedy}")
     if errors:
         raise StudyError(errors)
     write_jsonl(path, records)
     if record:
-        write_json(record, about)
-    return about
+        write_json(record, counts)
+    return counts
 
 
 def local_rows(data: FileData | TinyData) -> list[dict[str, str]]:
@@ -127,8 +127,8 @@ def tiny_prompts(data: TinyData) -> Iterator[dict[str, str]]:
             yield {"question": problem.question, "answer": str(problem.answer)}
             if len(seen) == data.prompts:
                 return
-    about = f"there are only about {len(seen)} different training problems; request fewer"
-    raise StudyError([f"data.prompts: {about}"])
+    cause = f"there are only about {len(seen)} different training problems; request fewer"
+    raise StudyError([f"data.prompts: {cause}"])
 
 
 def _hub_rows(data: HubData) -> Iterator[dict[str, str]]:
@@ -152,8 +152,8 @@ def _hub_rows(data: HubData) -> Iterator[dict[str, str]]:
             if not question.strip():
                 raise TypeError("no text")
         except (LookupError, TypeError, AttributeError, ValueError) as error:
-            about = f"{WANTED}: {error}"
-            raise StudyError([f"data: row {index} of {data.hub}: {about}"]) from error
+            cause = f"{WANTED}: {error}"
+            raise StudyError([f"data: row {index} of {data.hub}: {cause}"]) from error
         yield {"question": question, "answer": answer}
 
 
@@ -198,8 +198,8 @@ def chat_rows(
             rows.append({"prompt": chat, "answer": record["answer"]})
             lines.append(line)
     if not rows:
-        about = f"all {len(records)} prompts are longer than {limit} tokens; increase the limit"
-        raise StudyError([f"training.max_prompt_tokens: {about}"])
+        cause = f"all {len(records)} prompts are longer than {limit} tokens; increase the limit"
+        raise StudyError([f"training.max_prompt_tokens: {cause}"])
     return rows, lines, len(records) - len(rows)
 
 
@@ -230,9 +230,9 @@ def sharing_words(prompts: Iterable[str], problems: Iterable[str]) -> list[str]:
     """Return the benchmark problems that share 13 consecutive words with a training prompt."""
     runs = [(problem, _runs(problem)) for problem in problems]
     # Only runs of the problems are kept: those of all prompts would need too much memory.
-    asked = {run for _, own in runs for run in own}
+    asked = {run for _, problem_runs in runs for run in problem_runs}
     trained = {run for prompt in prompts for run in _runs(prompt) & asked}
-    return [problem for problem, own in runs if not trained.isdisjoint(own)]
+    return [problem for problem, problem_runs in runs if not trained.isdisjoint(problem_runs)]
 
 
 def _runs(text: str) -> set[tuple[str, ...]]:
@@ -257,21 +257,21 @@ def check_overlap(
     """
     questions = [record["question"] for record in read_prompts(prompts)]
     trained = {_normal(question) for question in questions}
-    found = {
+    overlaps = {
         name: [problem for problem in problems if _normal(problem) in trained]
         for name, problems in benchmarks.items()
     }
     errors = [
         f"{prompts}: {len(shared)} training prompts are problems of {name}, the first {shared[0][:60]!r}; "
         "remove them from the training data, or from a benchmark of your own"
-        for name, shared in found.items()
+        for name, shared in overlaps.items()
         if shared and not published
     ]
     if errors:
         raise StudyError(errors)
     return {
         "prompts": fingerprint(questions),
-        "shared": {name: len(shared) for name, shared in found.items()},
+        "shared": {name: len(shared) for name, shared in overlaps.items()},
         "sharing_13_words": {
             name: len(sharing_words(questions, problems)) for name, problems in benchmarks.items()
         },

@@ -23,7 +23,10 @@ Reward = Callable[..., Sequence[float]]
 
 def texts(completions: Completions) -> list[str]:
     """Return the responses as text."""
-    return [one if isinstance(one, str) else one[-1]["content"] for one in completions]
+    return [
+        completion if isinstance(completion, str) else completion[-1]["content"]
+        for completion in completions
+    ]
 
 
 def answer_reward(setting: Setting) -> Reward:
@@ -58,8 +61,8 @@ def reward_functions(
         StudyError: there is no such function, or its file has another checksum than in the study.
     """
     setting, reference = training.reward, str(training.reward)
-    own = not is_built_in(setting)
-    if own:
+    user_defined = not is_built_in(setting)
+    if user_defined:
         function = load(reference, training.reward_sha256 or "")
     else:
         function = BUILT_IN[setting] if isinstance(setting, str) else answer_reward(setting)
@@ -73,23 +76,21 @@ def reward_functions(
         for row, ids in enumerate(completion_ids):
             if len(ids) and ids[-1] in shown:
                 text = tokenizer.decode(ids[:-1], skip_special_tokens=True)
-                one = completions[row]
+                completion = completions[row]
                 given["completions"][row] = (
-                    text if isinstance(one, str) else [{**one[-1], "content": text}]
+                    text if isinstance(completion, str) else [{**completion[-1], "content": text}]
                 )
-        if own:
+        if user_defined:
             # Copies: a function that changes its arguments must not change what the trainer reads later.
             # TRL's functions for logs are methods of the trainer, of which there is no copy.
-            given = {k: one if callable(one) else deepcopy(one) for k, one in given.items()}
-        with own_code(reference) if own else nullcontext():
+            given = {k: value if callable(value) else deepcopy(value) for k, value in given.items()}
+        with own_code(reference) if user_defined else nullcontext():
             values = function(**given)
-            found = [math.nan if value is None else float(value) for value in values]
-        if len(found) != len(completions) or not all(map(math.isfinite, found)):
-            about = (
-                f"expected {len(completions)} finite numbers, found {len(found)}: {str(found)[:60]}"
-            )
-            raise ValueError(f"training.reward: {about}; fix the function")
-        return found
+            rewards = [math.nan if value is None else float(value) for value in values]
+        if len(rewards) != len(completions) or not all(map(math.isfinite, rewards)):
+            cause = f"expected {len(completions)} finite numbers, found {len(rewards)}: {str(rewards)[:60]}"
+            raise ValueError(f"training.reward: {cause}; fix the function")
+        return rewards
 
     if not training.overlong_buffer_tokens:
         return [reward]

@@ -87,7 +87,7 @@ class TrainingJob(TrainerJob):
         """Step -> directory in which its weights are kept until they are published."""
         return {step: self.work / "weights" / f"step{step}" for step in self.kept_steps}
 
-    def made_of(self, config: Mapping[str, Any]) -> str:
+    def input_fingerprint(self, config: Mapping[str, Any]) -> str:
         """Return a fingerprint of a configuration with this base model and these prompts.
 
         With checksums, since the same configuration may give a base model or prompts with other bits.
@@ -124,7 +124,7 @@ def train(job: TrainingJob) -> None:
         trainer = watch.trainer = _trainer(job, watch, model, tokenizer, ends, prompts)
         if state.is_main_process:
             identity = trainer.checkpoint_identity()
-            adopt_shorter(job.work, job.config, job.kept, identity, job.made_of)
+            adopt_shorter(job.work, job.config, job.kept, identity, job.input_fingerprint)
         train_from_newest(trainer, job.work, job.kept, job.study)
         done, steps = trainer.state.global_step, job.training.steps
         if watch.asked and done < steps:
@@ -170,7 +170,7 @@ def _trainer(
 ) -> StapoTrainer:
     """Return the trainer of a job, for the rows of its prompts in their order."""
     training, metrics, tokens = job.training, job.work / METRICS_FILE, job.work / TOKENS_LOG
-    made_of = job.made_of(job.config)
+    run_fingerprint = job.input_fingerprint(job.config)
 
     def on_metrics(record: StepRecord) -> None:
         append_jsonl(metrics, as_line(record))
@@ -178,7 +178,7 @@ def _trainer(
 
     trainer = StapoTrainer(
         model=model,
-        args=trainer_config(training, job.engine, job.seed, job.work, made_of, ends),
+        args=trainer_config(training, job.engine, job.seed, job.work, run_fingerprint, ends),
         reward_funcs=reward_functions(training, tokenizer, ends),
         train_dataset=rows,
         processing_class=tokenizer,

@@ -10,7 +10,7 @@ from accelerate import PartialState
 from stapo.core.config import StapoConfig
 from stapo.suite.study.schema import EngineSettings, TrainingSettings
 
-OF_A_STUDY = (
+STUDY_SETTINGS = (
     "micro_batch_tokens", "advantage_epsilon", "statistics", "decayed", "learning_rate",
     "warmup_steps", "weight_decay", "temperature", "top_p",
 )  # fmt: skip
@@ -46,7 +46,7 @@ def trainer_config(
         shuffle_dataset=False,
         per_device_train_batch_size=mini_batch // num_processes,
         gradient_accumulation_steps=1,
-        **{name: getattr(training, name) for name in OF_A_STUDY},
+        **{name: getattr(training, name) for name in STUDY_SETTINGS},
         # Optimiser
         lr_scheduler_type="constant_with_warmup",  # `stapo.suite.training.shorter` relies on it.
         max_grad_norm=training.gradient_clip,

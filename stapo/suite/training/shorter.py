@@ -31,26 +31,27 @@ def adopt_shorter(
     config: Mapping[str, Any],
     kept: Mapping[int, Path],
     identity: Mapping[str, Any],
-    made_of: Callable[[Mapping[str, Any]], str],
+    input_fingerprint: Callable[[Mapping[str, Any]], str],
 ) -> None:
     """Give a training without checkpoint the newest one of the longest shorter training beside it, if any.
 
     Files of the other are linked, not changed. `kept` has the directories of weights by step, as in
-    `train_from_newest`; `made_of` returns the fingerprint in the identity of checkpoints for a configuration.
+    `train_from_newest`; `input_fingerprint` returns the fingerprint in the identity of checkpoints for a
+    configuration.
     """
     if step_checkpoints(work):
         return
     for steps, other in sorted(_shorter(work, config), reverse=True):
-        theirs = {**identity, "fingerprint": made_of(read_json(other / "config.json"))}
+        theirs = {**identity, "fingerprint": input_fingerprint(read_json(other / "config.json"))}
         # Another training may remove its checkpoints meanwhile, or have another layout of them.
         with suppress(OSError, ValueError):
             _link_weights(work, kept, other, steps)
             lost = [step for step, path in kept.items() if not path.exists()]
-            found = newest_whole(other, theirs, min(lost, default=None))
-            if found is not None:
-                _link_checkpoint(found, work, identity)
-                about = f"the same settings with {steps} steps"
-                return say(f"going on from step {step_of(found)} of {other}: {about}")
+            checkpoint = newest_whole(other, theirs, min(lost, default=None))
+            if checkpoint is not None:
+                _link_checkpoint(checkpoint, work, identity)
+                note = f"the same settings with {steps} steps"
+                return say(f"going on from step {step_of(checkpoint)} of {other}: {note}")
 
 
 def _shorter(work: Path, config: Mapping[str, Any]) -> Iterator[tuple[int, Path]]:
@@ -73,10 +74,10 @@ def _link_weights(work: Path, kept: Mapping[int, Path], other: Path, steps: int)
             link_tree(source, path)
 
 
-def _link_checkpoint(found: Path, work: Path, identity: Mapping[str, Any]) -> None:
+def _link_checkpoint(checkpoint: Path, work: Path, identity: Mapping[str, Any]) -> None:
     """Link a checkpoint into another work directory, with a seal of its own."""
-    aside = work / ASIDE / found.name
-    link_tree(found, aside)
+    aside = work / ASIDE / checkpoint.name
+    link_tree(checkpoint, aside)
     (aside / SEAL).unlink()  # Written in place, it would change the other's.
     seal(aside, dict(identity))
     put_in_place(aside, work, None)

@@ -91,7 +91,7 @@ class InterventionTrainer(StapoTrainer):
         """
         if self.model.config.vocab_size > MOST_WORDS:
             return None
-        sequences, found = sequences_of(rollout), []
+        sequences, tails = sequences_of(rollout), []
         with torch.no_grad():
             for part in torch.split(torch.arange(len(sequences.ids)), ROWS):
                 rows = part.to(sequences.ids.device)
@@ -102,8 +102,8 @@ class InterventionTrainer(StapoTrainer):
                     logits_to_keep=sequences.width + 1,
                 ).logits[:, :-1]
                 chances = torch.softmax(logits.float() / self.args.temperature, dim=-1)
-                found.append(chances.masked_fill(chances >= tau_p, 0.0).sum(dim=-1))
-        return torch.cat(found)
+                tails.append(chances.masked_fill(chances >= tau_p, 0.0).sum(dim=-1))
+        return torch.cat(tails)
 
     def gradient(self, rollout: Rollout, keep: Tensor) -> dict[str, Tensor]:
         """Compute the gradient of a mini-batch in which some tokens contribute; return it, on the CPU."""
@@ -127,9 +127,12 @@ class InterventionTrainer(StapoTrainer):
         parts = (method.aggregation, method.divisor, method.weighting, method.penalty)
         if parts != ("token_mean", "kept", "none", "none") or method.kl_coefficient > 0:
             return self.gradient(rollout, mask & ~silenced)
-        own = self.gradient(rollout, silenced)
+        silenced_gradient = self.gradient(rollout, silenced)
         return {
-            name: ((total * value.double() - count * own[name].double()) / (total - count)).float()
+            name: (
+                (total * value.double() - count * silenced_gradient[name].double())
+                / (total - count)
+            ).float()
             for name, value in whole.items()
         }
 
@@ -145,10 +148,10 @@ class InterventionTrainer(StapoTrainer):
         slices, self.args.steps_per_generation = self.args.steps_per_generation, number
         self.args.statistics = training.statistics
         try:
-            own = {**rollout, **self.of_method(rollout["rewards"])}
+            inputs = {**rollout, **self.method_advantages(rollout["rewards"])}
             if PENALTIES[method.penalty].against_proxy:
-                own["proxy_logps"] = self.proxy_of(rollout)
-            for self._step, part in enumerate(split_tensor_dict(own, number)):
+                inputs["proxy_logps"] = self.proxy_of(rollout)
+            for self._step, part in enumerate(split_tensor_dict(inputs, number)):
                 self.model.zero_grad()
                 self._accumulate_gradients(self.model, part)
                 record = self._record
@@ -176,17 +179,17 @@ class InterventionTrainer(StapoTrainer):
         self.optimizer.step()
 
 
-def inner(one: dict[str, Tensor], other: dict[str, Tensor]) -> float:
+def inner(gradient: dict[str, Tensor], other: dict[str, Tensor]) -> float:
     """Return the inner product of two gradients, in double precision."""
-    return sum(float((one[name].double() * other[name].double()).sum()) for name in one)
+    return sum(float((gradient[name].double() * other[name].double()).sum()) for name in gradient)
 
 
-def cosine(one: dict[str, Tensor], other: dict[str, Tensor]) -> float:
+def cosine(gradient: dict[str, Tensor], other: dict[str, Tensor]) -> float:
     """Return the cosine of two gradients: 1 for equal ones, 0 if only one of them is 0."""
-    if all(torch.equal(one[name], other[name]) for name in one):
+    if all(torch.equal(gradient[name], other[name]) for name in gradient):
         return 1.0
-    norms = (inner(one, one) * inner(other, other)) ** 0.5
-    return max(-1.0, min(1.0, inner(one, other) / norms)) if norms else 0.0
+    norms = (inner(gradient, gradient) * inner(other, other)) ** 0.5
+    return max(-1.0, min(1.0, inner(gradient, other) / norms)) if norms else 0.0
 
 
 def candidates_of(batch: MiniBatch, method: Method) -> Tensor:
@@ -208,7 +211,7 @@ def silenced_by_arm(batch: MiniBatch, method: Method, seed: int) -> dict[str, Te
     count = int(silenced.sum())
     candidates = candidates_of(batch, method)
     positive, negative = (
-        batch.mask & one.unsqueeze(1) for one in (batch.advantages > 0, batch.advantages < 0)
+        batch.mask & sign.unsqueeze(1) for sign in (batch.advantages > 0, batch.advantages < 0)
     )
     mirrored = replace(batch, advantages=-batch.advantages)
     rare_negative = candidates_of(mirrored, method)

@@ -74,5 +74,7 @@ def _norms(trainer: InterventionTrainer, ids: Tensor) -> tuple[float, float, flo
     at_logits = logit_gradient_norm_sq(torch.ones_like(logp), logp, collision).sqrt()
     # A tied matrix is there once, with the sum of both of its gradients.
     gradients = [p.grad for p in trainer.model.parameters() if p.grad is not None]
-    norms = [float(torch.linalg.vector_norm(one, dtype=torch.float64)) for one in gradients]
+    norms = [
+        float(torch.linalg.vector_norm(gradient, dtype=torch.float64)) for gradient in gradients
+    ]
     return logp.item(), at_logits.item(), hypot(*norms)

@@ -39,7 +39,7 @@ from stapo.core.objective.diagnostics import gradient_norm_bounds, logit_gradien
 from stapo.core.objective.selection import Scope
 from stapo.core.ranks import Ranks
 from stapo.core.shared_prompts import first_predicting
-from stapo.core.trainer import RecorderOf
+from stapo.core.trainer import RecorderFactory
 from stapo.suite.models.worlds import Marks, marks_of
 from stapo.suite.records.tokens import (
     CHARACTERS,
@@ -94,13 +94,13 @@ def sample_tokens(
     """
     counts = {kind: int(kinds[kind].sum()) for kind in KINDS}
     sizes = sample_sizes(counts, size)
-    found = []
+    places = []
     for kind in KINDS:
         # Python's generator, which is the same for all versions of torch and devices.
         random = Random(f"tokens {seed} {step} {kind}")
         chosen = sorted(random.sample(range(counts[kind]), sizes[kind]))
-        found.append(kinds[kind].nonzero().cpu()[torch.tensor(chosen, dtype=torch.long)])
-    rows, positions = torch.cat(found).unbind(dim=1)
+        places.append(kinds[kind].nonzero().cpu()[torch.tensor(chosen, dtype=torch.long)])
+    rows, positions = torch.cat(places).unbind(dim=1)
     sampled = [kind for kind in KINDS for _ in range(sizes[kind])]
     return rows, positions, sampled, [counts[kind] / sizes[kind] for kind in sampled]
 
@@ -131,7 +131,7 @@ class TokenRecorder:
     """(n,) position in the response, on the CPU."""
     known: dict[str, Any] = field(default_factory=dict)
     """Columns that follow from the selection."""
-    own: list[int] = field(default_factory=list)
+    local: list[int] = field(default_factory=list)
     """k indices into the sample."""
     current: list[Tensor] = field(default_factory=list)
     """Per pass (2, k) log-probs and entropies of the current policy."""
@@ -188,18 +188,18 @@ class TokenRecorder:
 
     def _take(self, rows: Tensor, outputs: Tensor, states: Tensor) -> None:
         """Keep outputs (2, R, W) and states (rows, length, hidden size) of the sampled tokens of a pass."""
-        own, index = (self.rows.unsqueeze(1) == rows.cpu()).nonzero().unbind(dim=1)
-        positions, index = self.positions[own].to(rows.device), index.to(rows.device)
+        local, index = (self.rows.unsqueeze(1) == rows.cpu()).nonzero().unbind(dim=1)
+        positions, index = self.positions[local].to(rows.device), index.to(rows.device)
         first = first_predicting(self.sequences.take(rows), self.trainer.layout)
-        self.own += own.tolist()
+        self.local += local.tolist()
         self.current.append(outputs[:, index, positions])
         self.hidden.append(states.flatten(0, 1)[first[index] + positions])
 
     def line(self, ranks: Ranks) -> dict[str, Any]:
         """Return the record of the step, the same on every rank; all ranks must call this."""
         texts = self._texts()
-        found = self._of_all_ranks(ranks, texts["token_id"])
-        return {**self.known, **texts, **self._of_current_policy(found)}
+        computed = self._gather_ranks(ranks, texts["token_id"])
+        return {**self.known, **texts, **self._policy_columns(computed)}
 
     def _texts(self) -> dict[str, list[Any]]:
         """Return the ids of the sampled tokens, and of those before and behind them."""
@@ -221,7 +221,7 @@ class TokenRecorder:
         return ids
 
     @torch.no_grad()
-    def _of_all_ranks(self, ranks: Ranks, tokens: list[int]) -> Tensor:
+    def _gather_ranks(self, ranks: Ranks, tokens: list[int]) -> Tensor:
         """Return what the passes of all ranks computed.
 
         Returns:
@@ -229,30 +229,30 @@ class TokenRecorder:
             precision, probabilities and ids of the most likely tokens.
         """
         device = self.batch.mask.device
-        found = torch.zeros(len(self.rows), 5 + 2 * TOP, dtype=torch.double, device=device)
-        if ranks.largest(len(self.own)):
+        computed = torch.zeros(len(self.rows), 5 + 2 * TOP, dtype=torch.double, device=device)
+        if ranks.largest(len(self.local)):
             head = self.model.get_output_embeddings()
             # All ranks gather a sharded head together, also those without a sampled token.
             weight, bias = _whole(head.weight), _whole(head.bias)
-            if self.own:
-                self._fill(found, torch.tensor(tokens, device=device), weight, bias)
+            if self.local:
+                self._fill(computed, torch.tensor(tokens, device=device), weight, bias)
         # Each row is computed by one rank and is 0 on the others.
-        return ranks.sum(found) if len(found) else found
+        return ranks.sum(computed) if len(computed) else computed
 
-    def _fill(self, found: Tensor, tokens: Tensor, weight: Tensor, bias: Tensor | None) -> None:
-        """Write the rows of this rank's tokens into `found`; `tokens` are the ids of all, (n,)."""
-        own = torch.tensor(self.own, device=found.device)
+    def _fill(self, computed: Tensor, tokens: Tensor, weight: Tensor, bias: Tensor | None) -> None:
+        """Write the rows of this rank's tokens into `computed`; `tokens` are the ids of all, (n,)."""
+        local = torch.tensor(self.local, device=computed.device)
         current, hidden = torch.cat(self.current, dim=1), torch.cat(self.hidden)
-        found[own, 0] = 1.0
-        found[own, 1], found[own, 2] = current.double()
-        for part in torch.split(torch.arange(len(own), device=found.device), CHUNK):
+        computed[local, 0] = 1.0
+        computed[local, 1], computed[local, 2] = current.double()
+        for part in torch.split(torch.arange(len(local), device=computed.device), CHUNK):
             log_probs = self._logits(hidden[part], weight, bias).double().log_softmax(dim=1)
             top = log_probs.topk(min(TOP, log_probs.shape[1]), dim=1)
             width = top.values.shape[1]
-            found[own[part], 3] = (2 * log_probs).exp().sum(dim=1)
-            found[own[part], 4] = log_probs.gather(1, tokens[own[part], None]).squeeze(1)
-            found[own[part], 5 : 5 + width] = top.values.exp()
-            found[own[part], 5 + TOP : 5 + TOP + width] = top.indices.double()
+            computed[local[part], 3] = (2 * log_probs).exp().sum(dim=1)
+            computed[local[part], 4] = log_probs.gather(1, tokens[local[part], None]).squeeze(1)
+            computed[local[part], 5 : 5 + width] = top.values.exp()
+            computed[local[part], 5 + TOP : 5 + TOP + width] = top.indices.double()
 
     def _logits(self, hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         """Return (k, V) float32 logits as TRL's fused head computes and scales them."""
@@ -263,12 +263,15 @@ class TokenRecorder:
         softcap = getattr(config, "final_logit_softcapping", None)
         return scaled(logits, scale, softcap, self.trainer.args.temperature)
 
-    def _of_current_policy(self, found: Tensor) -> dict[str, list[Any]]:
+    def _policy_columns(self, computed: Tensor) -> dict[str, list[Any]]:
         """Return the columns of the current policy, and those of the gradient."""
-        passed, logps, entropies, collision, exactly = found[:, 0] > 0, *found[:, 1:5].unbind(dim=1)
+        passed, logps, entropies, collision, exactly = (
+            computed[:, 0] > 0,
+            *computed[:, 1:5].unbind(dim=1),
+        )
         old = self.batch.old_logps[self.rows, self.positions].double()
         weights = self._weights(logps, old).where(passed, 0.0)
-        tables = [one.unsqueeze(1) for one in (weights, logps, entropies, exactly, collision)]
+        tables = [column.unsqueeze(1) for column in (weights, logps, entropies, exactly, collision)]
         # Of the same logits as the sum of squares: the difference of the two is tiny where p is nearly 1.
         exact = logit_gradient_norm_sq(tables[0], *tables[3:]).squeeze(1)
         bounds = gradient_norm_bounds(tables[0], tables[1], tables[2], self.vocab_size)
@@ -282,8 +285,8 @@ class TokenRecorder:
             "current_probability": where(passed, logps.exp()),
             "current_entropy": where(passed, entropies),
             "collision": where(passed, collision),
-            "top_tokens": where(passed, found[:, 5 + TOP :].long()),
-            "top_probabilities": where(passed, found[:, 5 : 5 + TOP]),
+            "top_tokens": where(passed, computed[:, 5 + TOP :].long()),
+            "top_probabilities": where(passed, computed[:, 5 : 5 + TOP]),
             "gradient_norm_sq": exact.tolist(),
             "lower_bound": bounds[0].squeeze(1).tolist(),
             "upper_bound": bounds[1].squeeze(1).tolist(),
@@ -302,7 +305,7 @@ class TokenRecorder:
         return weights
 
 
-def recorder(megabytes: int, steps: int, tokenizer: Any) -> RecorderOf | None:
+def recorder(megabytes: int, steps: int, tokenizer: Any) -> RecorderFactory | None:
     """Return what records tokens of each step, None for a limit below one token in a step."""
     size = rows_per_step(megabytes, steps)
     return partial(TokenRecorder, size=size, marks=marks_of(tokenizer)) if size else None
@@ -325,13 +328,13 @@ def write_tokens(
     lines = read_jsonl(log)
     rows: list[dict[str, Any]] = []
     for line in lines:
-        own = prompts[(line["step"] - 1) * mini_batch :]
-        rows += _rows(line, decode, own, group_size)
+        step_prompts = prompts[(line["step"] - 1) * mini_batch :]
+        rows += _rows(line, decode, step_prompts, group_size)
     rows.sort(key=lambda row: tuple(row[name] for name in SORTED))
-    about = {name: lines[-1].get(name) if lines else None for name in ("vocab_size", "s2t")}
-    about["version"] = VERSION
+    metadata = {name: lines[-1].get(name) if lines else None for name in ("vocab_size", "s2t")}
+    metadata["version"] = VERSION
     schema = MARKED if lines and "mark" in lines[-1] else SCHEMA
-    schema = schema.with_metadata({METADATA_KEY: canonical(about).encode()})
+    schema = schema.with_metadata({METADATA_KEY: canonical(metadata).encode()})
     with replace_file(path, "wb") as stream:
         table = pa.Table.from_pylist(rows, schema=schema)
         pq.write_table(table, stream, compression="zstd", compression_level=9)
@@ -356,5 +359,5 @@ def _rows(
         values["before"] = decode(values["before"])[-CHARACTERS["before"] :]
         values["after"] = decode(values["after"])[: CHARACTERS["after"]]
         if values["top_tokens"] is not None:
-            values["top_tokens"] = [token(one) for one in values["top_tokens"]]
+            values["top_tokens"] = [token(token_id) for token_id in values["top_tokens"]]
         yield values

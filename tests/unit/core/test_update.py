@@ -281,7 +281,7 @@ def test_a_divisor_counts_all_tokens_or_the_longest_response_where_a_method_says
     keep = torch.tensor([[True, False], [True, True], [True, True]])
     for divisor, weight in (("kept", 1 / 5), ("all", 1 / 6)):
         given = replace(METHODS["justrl"], divisor=divisor), batch, keep, logps, -logps, 3, 2, None
-        assert TokenTables.of(*given).weights[0].tolist() == pytest.approx([weight, 0])
+        assert TokenTables.build(*given).weights[0].tolist() == pytest.approx([weight, 0])
     constant = METHODS["dr-grpo"]
     usual = replace(constant, aggregation="token_mean")
     losses = [Update(base, method, 0, "behaviour").loss for method in (constant, usual)]

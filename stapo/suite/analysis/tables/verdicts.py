@@ -113,7 +113,9 @@ def decide(claim: Claim, measured: Sequence[Measured], seeds: int) -> tuple[Verd
         return OPEN, "One training seed decides nothing about a method."
     text, rule = RULES[claim.rule]
     wanted, several = text.format(*claim.limits), len(measured) > 1
-    if without := [measurement for measurement in measured if not isfinite(measurement.estimate.low)]:
+    if without := [
+        measurement for measurement in measured if not isfinite(measurement.estimate.low)
+    ]:
         return OPEN, f"There is no interval of the {without[0].what}."
     outcomes: list[tuple[Verdict, Measured]] = []
     for measurement in measured:
