@@ -82,12 +82,10 @@ def _train(study: Study, job: Job) -> None:
 
 def _given(study: Study, job: Job, size: str, method: str) -> dict[str, Any]:
     """Return what a training and single updates are given alike."""
-    from stapo.suite.training.selections import with_selection
-
     return {
         "config": job.config,
         "training": study.training_of(method),
-        "method": with_selection(study.method(method)),
+        "method": study.method(method),
         "prompts": Path(paths.PROMPTS.format(study=study.name)),
         "engine": study.engine_of(size),
         "end_tokens": study.end_tokens,
@@ -113,7 +111,6 @@ def _intervene(jobs: Jobs, selected: list[Job], resources: Resources) -> None:
     After an interruption, only the repetition in progress is done again.
     """
     from stapo.suite.training.intervene import InterventionJob, intervene
-    from stapo.suite.training.selections import with_selection
 
     study = jobs.study
     take_gpus(resources.gpus)
@@ -126,9 +123,7 @@ def _intervene(jobs: Jobs, selected: list[Job], resources: Resources) -> None:
                 **_given(study, job, size, study.interventions.method),
                 checkpoint=job.name,
                 settings=study.interventions,
-                methods={
-                    name: with_selection(study.method(name)) for name in study.interventions.methods
-                },
+                methods={name: study.method(name) for name in study.interventions.methods},
                 model=Path(paths.checkpoint_path(study.name, Checkpoint.parse(job.name))),
                 work=Path(paths.INTERVENE_WORK.format(fingerprint=job.fingerprint)),
                 out=Path(job.outputs[0]),

@@ -44,6 +44,7 @@ from stapo.suite.study.schema import Interventions
 from stapo.suite.training.prompts import chat_rows
 from stapo.suite.training.rewards import reward_functions
 from stapo.suite.training.run import TrainerJob, policy
+from stapo.suite.training.selections import with_selection
 from stapo.suite.training.settings import trainer_config
 from stapo.suite.training.single_updates import (
     InterventionTrainer,
@@ -133,6 +134,8 @@ def _write_table(path: Path, table: pa.Table) -> None:
 
 def _repeat(job: InterventionJob, left: Sequence[int]) -> None:
     """Do some repetitions, and write each as soon as it is done."""
+    methods = {name: with_selection(method) for name, method in job.methods.items()}
+    job = replace(job, method=with_selection(job.method), methods=methods)
     trainer, records = make_trainer(job)
     per_rollout, held_out = job.rollout_prompts, job.settings.prompts
     if len(records) < per_rollout + held_out:

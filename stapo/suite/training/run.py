@@ -42,6 +42,7 @@ from stapo.suite.text import visible
 from stapo.suite.training.launch import NOTICE
 from stapo.suite.training.prompts import chat_rows, prompt_order
 from stapo.suite.training.rewards import reward_functions
+from stapo.suite.training.selections import with_selection
 from stapo.suite.training.settings import trainer_config
 from stapo.suite.training.shorter import adopt_shorter
 from stapo.suite.training.token_recorder import recorder, write_tokens
@@ -183,7 +184,7 @@ def _trainer(
         train_dataset=rows,
         processing_class=tokenizer,
         callbacks=[watch],
-        method=job.method,
+        method=with_selection(job.method),
         on_metrics=on_metrics,
         on_tokens=partial(append_jsonl, tokens),
         recorder=recorder(training.token_records_mb, training.steps, tokenizer),
