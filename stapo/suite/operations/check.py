@@ -77,11 +77,12 @@ def filtered(study: Study) -> Iterator[str]:
 def unlike_training(study: Study) -> Iterator[str]:
     """Yield a line for each way in which benchmarks ask or read answers otherwise than the training."""
     benchmarks: dict[str, list[str]] = {}
-    training, remedy = study.training, "if this is not intended, set benchmarks.NAME"
+    training = study.training
     asked = " ".join(training.instruction.split())
     for name in study.run.benchmarks if study.run.methods else ():
         if " ".join(instruction_of(study.task(name)).split()) != asked:
-            message = f"the instruction is not that of the training; {remedy}.instruction"
+            message = "the instruction is not that of the training; if this is not intended, set "
+            message += "benchmarks.NAME.instruction"
             benchmarks.setdefault(message, []).append(name)
         rewarded, read = reader_name(training.reward), study.answer(name)
         if not is_built_in(training.reward) and study.benchmarks[name].answer is None:
@@ -91,7 +92,11 @@ def unlike_training(study: Study) -> Iterator[str]:
             benchmarks.setdefault(f"{message}; set benchmarks.NAME.answer", []).append(name)
         elif is_built_in(training.reward) and read != training.reward:
             message = f"answers are read as {reader_name(read)}, in the training as {rewarded}"
-            benchmarks.setdefault(f"{message}; {remedy}.answer", []).append(name)
+            if not isinstance(read, str):
+                message += ", so that a response without this text is wrong"
+            verb = "remove" if study.benchmarks[name].answer else "set"
+            remedy = f"if this is not intended, {verb} benchmarks.NAME.answer"
+            benchmarks.setdefault(f"{message}; {remedy}", []).append(name)
     yield from (
         f"benchmarks {', '.join(names)}: {message}" for message, names in benchmarks.items()
     )

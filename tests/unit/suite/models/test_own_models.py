@@ -74,7 +74,7 @@ OWN = "path: weights"
 WEIGHTS, TOKENIZER = "model.safetensors", ("tokenizer.json", "tokenizer_config.json")
 FAULTS: list[tuple[str, str, dict[str, str | None]]] = [
     # settings, words of the error, files that are written (in the folder of the weights) or removed
-    ("path: absent", "models.own.path: absent: no readable config.json", {}),
+    ("path: absent", "models.own.path: absent: no such folder", {}),
     ("hub: /tmp/weights, revision: main", "`path:` is a model", {}),
     (f"path: weights, sha256: {'a' * 64}", f"sha256: expected {'a' * 64}, found ", {}),
     (OWN, "no weights; save them as safetensors", {WEIGHTS: None, "a.bin": ""}),

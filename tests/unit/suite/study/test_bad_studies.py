@@ -18,7 +18,7 @@ TABLE = [
         'training.learning_rate: Input should be a valid number, unable to parse',
         'training.epochs: unknown key; remove it or correct its spelling',
         'run.seeds: List should have at least 1 item after validation, not 0',
-        'traning: unknown key; remove it or correct its spelling (s.yaml:4)']),
+        'traning: unknown key; did you mean training? remove it or correct its spelling (s.yaml:4)']),
     # Of both kinds at once: of single settings and across them, but not of what is wrong itself.
     ('training: {steps: x, prompts_per_mini_batch: 24}\nmodels: {m: {hub: a/b}}\nevaluation: {seed: x}\n'
         'run: {sizes: [m], seeds: [-1], methods: [dapo], benchmarks: [own]}\n'
@@ -61,7 +61,7 @@ TABLE = [
         'benchmarks.aime24.samples: 4 are too few for its number of problems;']),
     ('benchmarks: {chain-2: {rows: 101, sha256: %s}, chain-3: {row: 3}, '
         'chain-4: {answer: boxed, answer_sha256: %s}}' % (2 * ("a" * 64,)), [
-        'benchmarks.chain-3.row: unknown key; remove it or correct its spelling',
+        'benchmarks.chain-3.row: unknown key; did you mean rows? remove it or correct its spelling',
         'benchmarks.chain-2.rows: it has only 100 problems; use at most as many',
         'benchmarks.chain-2.sha256: only beside a `file`; the task file has its own',
         'benchmarks.chain-4.answer_sha256: only beside an `answer` in a file of']),
