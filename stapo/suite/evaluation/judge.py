@@ -24,7 +24,7 @@ from sympy.core.cache import clear_cache
 from sympy.core.random import seed
 from sympy.core.relational import _Greater as GreaterThan, _Less as LessThan
 
-from stapo.suite.evaluation.notation import in_radians, rewritten, without_unit
+from stapo.suite.evaluation.notation import Replacement, in_radians, rewritten, without_unit
 
 if TYPE_CHECKING:  # A worker has no need of Parquet.
     from stapo.suite.records.scores import Verdict
@@ -40,7 +40,7 @@ SCIENTIFIC = re.compile(
     r"(?<![\w.])([-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))[eE]\+?(-?)0*([0-9]+)(?!\.?\w)"
 )
 DOTS = r"\\[lcvd]?dots(?![a-zA-Z])|\.\.\."
-REWRITING = (
+REWRITING: tuple[tuple[re.Pattern[str], Replacement], ...] = (
     # Minerva 4.5e33, read as 4.5 times e times 33.
     (SCIENTIFIC, r"\1\\times10^{\2\3}"),
     # Minerva -1./3, which cannot be parsed.
@@ -49,8 +49,8 @@ REWRITING = (
     (re.compile(r"\\text\s*\{\s*([-+]?[0-9]*\.[0-9]+)\s*\}"), r"\1"),
     # MATH 6+9i: only a separate i is read as the imaginary unit, so that 6+9i and 6+9 i differ.
     (re.compile(r"(?<=[0-9])i(?![a-zA-Z])"), " i"),
-    # Minerva y^{\prime}+r y-r x(t)=0 with an apostrophe.
-    (re.compile(r"(?<=[a-zA-Z])'"), r"^{\\prime}"),
+    # Minerva y^{\prime}+r y-r x(t)=0 with an apostrophe; of several, math-verify drops all but the first.
+    (re.compile(r"(?<=[a-zA-Z])'+"), lambda found: "^{" + r"\prime" * len(found[0]) + "}"),
     # Minerva E_{1},E_{2}: E is read as Euler's number, which has no index.
     (re.compile(r"(?<![a-zA-Z\\])E_"), r"\\Xi_"),
     # OlympiadBench m_{\max } and Minerva L_{\odot}: a command as index cannot be parsed.
@@ -233,12 +233,12 @@ def _equal(expected: list[Any], actual: list[Any]) -> bool:
     return positive != [expected, actual] and bool(verify(*positive, **options))
 
 
-def _as_vectors(expected: list[Any], actual: list[Any]) -> tuple[list[Any], list[Any]]:
-    """Return readings in which a row or column is a tuple if the other side has no matrix."""
-    kinds = [isinstance(side[0], sympy.MatrixBase) for side in (expected, actual)]
-    if sum(kinds) != 1:
-        return expected, actual
-    return (_as_tuples(expected), actual) if kinds[0] else (expected, _as_tuples(actual))
+def _as_vectors(expected: list[Any], found: list[Any]) -> tuple[list[Any], list[Any]]:
+    """Return readings in which a row or column is a tuple if the other side has no matrix, and an order."""
+    kinds = [isinstance(side[0], sympy.MatrixBase) for side in (expected, found)]
+    if sum(kinds) != 1 or any(isinstance(side[0], sympy.FiniteSet) for side in (expected, found)):
+        return expected, found
+    return (_as_tuples(expected), found) if kinds[0] else (expected, _as_tuples(found))
 
 
 def _as_tuples(values: list[Any]) -> list[Any]:

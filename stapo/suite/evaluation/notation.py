@@ -25,7 +25,8 @@ SIGNS = {
     "∩": r"\cap ", "∈": r"\in ", "∅": r"\emptyset ", "√": r"\sqrt ", "⟨": r"\langle ", "⟩": r"\rangle ",
     "ℝ": r"\mathbb{R}", "ℤ": r"\mathbb{Z}", "′": "'", "’": "'", "…": r"\ldots ", "½": r"\frac{1}{2}",
     "⅓": r"\frac{1}{3}", "⅔": r"\frac{2}{3}", "¼": r"\frac{1}{4}", "¾": r"\frac{3}{4}", "€": "", "£": "",
-    "（": "(", "）": ")", "，": ",", "＝": "=", "。": ".", "\u200b": "", "\u2061": "", "\ufeff": "",
+    "。": ".", "﹣": "-", "\u200b": "", "\u2061": "", "\ufeff": "",
+    **{chr(code): chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)},  # Full-width forms of ASCII.
     **{letter: rf"\{name} " for letter, name in LETTERS.items()},
     "ϕ": r"\phi ", "ϵ": r"\epsilon ", "Δ": r"\Delta ", "Ω": r"\Omega ", "Φ": r"\Phi ", "Σ": r"\Sigma ",
 }  # fmt: skip
@@ -44,6 +45,7 @@ SWITCHES = (
     "bf|rm|it|sf|tt|bfseries|itshape|displaystyle|textstyle|scriptstyle|tiny|small|normalsize|large|"
     "Large|LARGE|huge|Huge|limits|nolimits"
 )
+CONCLUSIONS = "therefore|implies|Rightarrow|Longrightarrow|rightarrow|to|approx"
 SPACES = "quad|qquad|enspace|thinspace|medspace|thickspace|negthinspace|hfill|nobreakspace"
 FUNCTIONS = "arcsin|arccos|arctan|sinh|cosh|tanh|sin|cos|tan|cot|sec|csc|ln|log|exp|max|min|gcd|lcm"
 BASES = (
@@ -87,26 +89,36 @@ def _answer(match: re.Match[str]) -> str:
 RULES: list[tuple[str, Replacement]] = [
     (rf"[{RAISED}]+", lambda match: f"^{{{match[0].translate(AS_PLAIN)}}}"),
     (rf"[{LOWERED}]+", lambda match: f"_{{{match[0].translate(AS_PLAIN)}}}"),
-    # Frames: dollars, \( \), \[ \], bold text of Markdown.
+    # Frames: dollars, \( \), \[ \], Markdown.
     (r"(?<!\\)\\[()\[\]]", " "),
     (r"(?<!\\)\$", ""),
-    (r"^\s*\*\*(.*?)\*\*\s*$", r"\1"),
+    (r"^\s*(\*\*|__|[*_`])(.*?)\1\s*$", r"\2"),
     (
         r"^\s*(?P<open>\\text\s*\{)?\s*(?i:(?:the\s+)?(?:final\s+)?answer(?:\s+is)?\s*[:=]?)\s*(?P<close>\})?",
         _answer,
     ),
     # Switches and spaces; a thin space between digits is one of thousands: MATH 10,\!080.
-    (rf"\\(?:{SWITCHES})(?![a-zA-Z])", " "),
+    (rf"\\(?:{SWITCHES})(?![a-zA-Z])|\\(?:text|mathrm)(?![a-zA-Z]|\s*\{{)", " "),
+    # What an answer follows from.
+    (rf"^\s*(?:(?:[=:]|\\(?:{CONCLUSIONS})(?![a-zA-Z]))\s*)+", ""),
     (r"\\!", ""),
     (r"(?<=[0-9])\\[,;: ](?=[0-9]{3}(?![0-9]))", ""),
     (
         rf"(?<!\\)\\[,;:! ]|(?<!\\)~|\\(?:{SPACES})(?![a-zA-Z])|\\[hv]space\*?\{{[^{{}}]*\}}",
         " ",
     ),
-    (r"\\(?:left|right|m?big[lrm]?|Big[lrm]?|bigg[lrm]?|Bigg[lrm]?)\s*(?=[()\[\]|])", ""),
+    (r"\\([lr])brace(?![a-zA-Z])", lambda match: r"\{" if match[1] == "l" else r"\}"),
+    (
+        r"\\(?:left|right|m?big[lrm]?|Big[lrm]?|bigg[lrm]?|Bigg[lrm]?)\s*"
+        r"(?=[()\[\]|]|\\\}|\\\{(?!\s*\\begin))",
+        "",
+    ),
     # Names of what LaTeX has a command for; Minerva has np.arcsin(10/13).
     (r"\b(?:np|numpy|math)\.(?=[a-z])", ""),
     (r"\\varnothing(?![a-zA-Z])|\\\{\s*\\\}", r"\\emptyset "),
+    (r"\\degrees?(?![a-zA-Z])", r"^{\\circ}"),
+    (r"\\log\s*_\s*(?:e|\{e\})", r"\\ln "),
+    (r"\\(?:lor|vee)(?![a-zA-Z])", r"\\text{ or }"),
     (r"\\(?:lt|gt)(?![a-zA-Z])", lambda match: "<" if match[0] == r"\lt" else ">"),
     (r"\\(?:leq|leqslant)(?![a-zA-Z])|<=", r"\\le "),
     (r"\\(?:geq|geqslant)(?![a-zA-Z])|>=", r"\\ge "),
@@ -122,7 +134,7 @@ RULES: list[tuple[str, Replacement]] = [
         rf"({NUMBER})\s*(?:\\text\s*\{{\s*)?({'|'.join(POWERS)})s?(?![a-zA-Z])\s*\}}?",
         lambda match: rf"{match[1]}\cdot 10^{{{POWERS[match[2]]}}}",
     ),
-    (r"([0-9]+)\.([0-9]*)\\(?:overline|bar)\s*\{([0-9]+)\}", _repeating),
+    (r"([0-9]+)\.([0-9]*)\\(?:overline|bar|dot)\s*\{([0-9]+)\}", _repeating),
     (r"(?<![\w.^{/\\])([0-9]+)\s+([0-9]+)\s*/\s*([0-9]+)(?![\w.])", _mixed),
     (
         r"_\s*\{?\s*\\text\s*\{\s*(?:base\s*)?(" + "|".join(BASES) + r")\s*\}\s*\}?",
@@ -145,7 +157,7 @@ UNIT = re.compile(
 )
 """A number and words behind it, which are no scale."""
 DEGREES = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*\^\s*\{?\s*\\circ(?![a-zA-Z])\s*\}?")
-STYLED = re.compile(rf"\\(?:({COLOURS})\s*\{{[^{{}}]*\}}\s*(?:(?=\{{)|)|({STYLES})\s*(?=\{{))")
+STYLED = re.compile(rf"\\(?:({COLOURS})\s*\{{[^{{}}]*\}}\s*(?:(?=\{{)|)|({STYLES})(?![a-zA-Z])\s*)")
 
 
 def rewritten(text: str) -> str:

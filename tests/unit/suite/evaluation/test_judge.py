@@ -42,17 +42,20 @@ DIFFERENT = [
     (r"(a,b)", r"\{a,b\}", False, "types"),
     (r"(-\infty,0]", r"[-\infty,0]", False, "types"),
     ("(312,123)", r"\{312,123\}", False, "types"),
+    ("(a,b)", r"\left\{a,b\right\}", False, "types"),
+    ("y''=x", "y'=x", False, "apostrophes"),
     ("m R^2", "M r^2", False, "capitals"),
     # Notations that are read as LaTeX.
     *(("5", text, True, "decoration") for text in (
         r"\underline{5}", r"\color{red}5", r"{\color{red}5}", r"\textcolor{red}{5}",
         r"\boldsymbol{5}", "**5**", "5,", "5;", "5~",
-        "Answer: 5", r"\text{The answer is } 5",
+        "Answer: 5", r"\text{The answer is } 5", "*5*", "`5`", "\uff15",
     )),
     (r"\frac{\sqrt{3}}{2}", "√3/2", True, "Unicode"),
     ("60", "60°", True, "Unicode"),
     ("2x", "2·x", True, "Unicode"),
     ("x^2", "x²", True, "Unicode"),
+    ("-5", "\uff0d5", True, "Unicode"),
     (r"2\pi", "2pi", True, "plain words"),
     ("2^n-1", "2**n-1", True, "plain words"),
     (r"\frac{1}{3}", r"0.\overline{3}", True, "repeating decimals"),
@@ -65,6 +68,7 @@ DIFFERENT = [
     (r"\begin{pmatrix}1\\2\end{pmatrix}", "(1,2)", True, "columns: MATH"),
     ("(1,2)", r"\left\{\begin{array}{l}x=1\\y=2\end{array}\right.", True, "systems"),
     (r"\emptyset", r"\varnothing", True, "names"),
+    (r"\ln 2", r"\log_e 2", True, "names"),
     (r"e^{i\pi/3}", r"\frac12+\frac{\sqrt3}{2}i", True, "imaginary unit"),
 ]  # fmt: skip
 
@@ -93,8 +97,13 @@ AGREED = [
     (r"\max(a,0)", "a", False),
     *(
         ("5", text, True)
-        for text in (r"\[5\]", r"\ 5\ ", r"\bf 5", "$5$", r"\mathbf{5}", r"\text{5}")
+        for text in (
+            *(r"\[5\]", r"\ 5\ ", r"\bf 5", "$5$", r"\mathbf{5}", r"\text{5}"),
+            *(r"\mathbf 5", r"\boldsymbol 5", "= 5", r"\therefore x = 5", r"\text 5", r"\approx 5"),
+        )
     ),
+    (r"\begin{pmatrix}1\\2\end{pmatrix}", r"\{1,2\}", False),
+    ("(312,123)", r"\lbrace 312,123\rbrace", False),
     ("-5", "\u22125", True),
     ("10", "10 min", True),
     ("1, 2, 3, ...", "1, 2, 3", False),
