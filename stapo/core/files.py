@@ -20,6 +20,8 @@ class DamagedFileError(ValueError):
     """A file is truncated, corrupt or invalid; the message is one line with place, cause and remedy."""
 
 
+MOST_BYTES = 2**32
+"""Of a file that is read at once; a sparse one takes none of them from the disk."""
 AGAIN = "remove it and run snakemake again, which writes it again"
 """Remedy for a damaged file that the pipeline published."""
 
@@ -132,10 +134,12 @@ def content_of(path: Path) -> bytes:
     """Return the content of a regular file.
 
     Raises:
-        DamagedFileError: it is another kind of file.
+        DamagedFileError: it is another kind of file, or too large for the memory.
         OSError: it cannot be read.
     """
     with open_file(path) as stream:
+        if (size := os.fstat(stream.fileno()).st_size) > MOST_BYTES:
+            raise DamagedFileError(f"{path}: {size:,} bytes, more than {MOST_BYTES:,}; remove it")
         return stream.read()
 
 
@@ -162,10 +166,12 @@ def _mapping(data: bytes) -> dict[str, Any] | None:
 
 def text_of(path: Path, last_bytes: int | None = None) -> str:
     """Return the text of a regular file, or its end; empty if it cannot be read."""
-    with suppress(OSError, DamagedFileError), open_file(path) as stream:
-        if last_bytes is not None:
+    with suppress(OSError, DamagedFileError):
+        if last_bytes is None:
+            return content_of(path).decode(errors="replace")
+        with open_file(path) as stream:
             stream.seek(max(path.stat().st_size - last_bytes, 0))
-        return stream.read().decode(errors="replace")
+            return stream.read().decode(errors="replace")
     return ""
 
 

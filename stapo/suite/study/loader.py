@@ -13,7 +13,8 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from stapo.suite.study.fields import IN_WORDS, Strict
+from stapo.core.files import MOST_BYTES
+from stapo.suite.study.fields import IN_WORDS
 from stapo.suite.text import shorten, visible
 
 MAX_LINE = 400
@@ -83,6 +84,8 @@ def read_file(path: Path) -> bytes:
     try:
         if path.exists() and not path.is_file():
             raise OSError(errno.EINVAL, "not a regular file")
+        if path.stat().st_size > MOST_BYTES:
+            raise OSError(errno.EFBIG, f"more than {MOST_BYTES:,} bytes")
         return path.read_bytes()
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from stapo.core.files import DamagedFileError, content_of, text_of
 from stapo.suite.study import StudyError, parse_study, read_study
 from stapo.suite.study.files import read_rows
 from stapo.suite.study.loader import MAX_ERRORS, MAX_LINE
@@ -165,10 +166,15 @@ def test_a_file_that_is_no_study_is_a_line(tmp_path, monkeypatch, content, line)
     assert error.startswith(line)
 
 
-def test_only_regular_files_are_read(tmp_path):
+def test_only_regular_files_of_a_possible_size_are_read(tmp_path):
     os.mkfifo(tmp_path / "fifo")
-    for path in (tmp_path, tmp_path / "fifo", tmp_path / "a\0b", tmp_path / "absent"):
-        assert len(errors_of(path)) == 1
+    (tmp_path / "sparse").touch()
+    os.truncate(tmp_path / "sparse", 2**40)
+    for name in (".", "fifo", "a\0b", "absent", "sparse"):
+        assert len(errors_of(tmp_path / name)) == 1
+    with pytest.raises(DamagedFileError, match="1,099,511,627,776 bytes, more than 4,"):
+        content_of(tmp_path / "sparse")
+    assert text_of(tmp_path / "sparse") == ""
 
 
 def test_a_study_cannot_extend_itself(tmp_path, monkeypatch):
