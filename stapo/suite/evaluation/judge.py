@@ -50,7 +50,7 @@ REWRITING: tuple[tuple[re.Pattern[str], Replacement], ...] = (
     # MATH 6+9i: only a separate i is read as the imaginary unit, so that 6+9i and 6+9 i differ.
     (re.compile(r"(?<=[0-9])i(?![a-zA-Z])"), " i"),
     # Minerva y^{\prime}+r y-r x(t)=0 with an apostrophe; of several, math-verify drops all but the first.
-    (re.compile(r"(?<=[a-zA-Z])'+"), lambda found: "^{" + r"\prime" * len(found[0]) + "}"),
+    (re.compile(r"(?<=[a-zA-Z])'+"), lambda match: "^{" + r"\prime" * len(match[0]) + "}"),
     # Minerva E_{1},E_{2}: E is read as Euler's number, which has no index.
     (re.compile(r"(?<![a-zA-Z\\])E_"), r"\\Xi_"),
     # OlympiadBench m_{\max } and Minerva L_{\odot}: a command as index cannot be parsed.
@@ -233,12 +233,12 @@ def _equal(expected: list[Any], actual: list[Any]) -> bool:
     return positive != [expected, actual] and bool(verify(*positive, **options))
 
 
-def _as_vectors(expected: list[Any], found: list[Any]) -> tuple[list[Any], list[Any]]:
+def _as_vectors(expected: list[Any], actual: list[Any]) -> tuple[list[Any], list[Any]]:
     """Return readings in which a row or column is a tuple if the other side has no matrix, and an order."""
-    kinds = [isinstance(side[0], sympy.MatrixBase) for side in (expected, found)]
-    if sum(kinds) != 1 or any(isinstance(side[0], sympy.FiniteSet) for side in (expected, found)):
-        return expected, found
-    return (_as_tuples(expected), found) if kinds[0] else (expected, _as_tuples(found))
+    kinds = [isinstance(side[0], sympy.MatrixBase) for side in (expected, actual)]
+    if sum(kinds) != 1 or any(isinstance(side[0], sympy.FiniteSet) for side in (expected, actual)):
+        return expected, actual
+    return (_as_tuples(expected), actual) if kinds[0] else (expected, _as_tuples(actual))
 
 
 def _as_tuples(values: list[Any]) -> list[Any]:

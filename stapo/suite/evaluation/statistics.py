@@ -328,7 +328,7 @@ def paired_difference(
 
 
 def _constant(gap: float, problems: int) -> Interval:
-    """Return the interval of a difference that is the same on all problems: a bootstrap has none.
+    """Return the interval of a difference that is the same on all problems: a bootstrap sees no spread.
 
     Source: Clopper and Pearson, for the share of problems on which it may be any other.
     """

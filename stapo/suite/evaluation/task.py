@@ -88,10 +88,7 @@ def _hub_rows(
         FileNotFoundError: `STAPO_DATA_DIR` is set but does not contain the benchmark.
     """
     if directory := os.environ.get(DATA_DIR):
-        # The last one is where JustRL's repository has them.
-        ends = (".jsonl", ".parquet", "/test.parquet")
-        files = [Path(directory, f"{name}{end}") for name in names for end in ends]
-        path = next((file for file in files if file.is_file()), None)
+        path = _local_file(Path(directory), names)
         if path is None:
             wanted = f"no {' or '.join(names)} as .jsonl, .parquet or a folder with test.parquet"
             raise FileNotFoundError(f"{directory} ({DATA_DIR}): {wanted}")
@@ -104,6 +101,19 @@ def _hub_rows(
         source = f"{hub} at {revision}"
         loaded = data_set(hub, subset, revision, split)
     return source, [normalise(row, f"{source}, row {i}") for i, row in enumerate(loaded)]
+
+
+def _local_file(directory: Path, names: list[str]) -> Path | None:
+    """Return the file of a benchmark in a directory, as in JustRL's too: `MATH-500/test.parquet`."""
+    plain = {name.replace("-", "") for name in names}
+    entries = sorted(directory.iterdir(), key=Path.is_dir) if directory.is_dir() else []
+    for entry in entries:
+        is_file = entry.suffix in (".jsonl", ".parquet")
+        if (entry.stem if is_file else entry.name).replace("-", "") in plain:
+            path = entry if is_file else entry / "test.parquet"
+            if path.is_file():
+                return path
+    return None
 
 
 def normalise(row: Mapping[str, Any], place: str) -> Row:

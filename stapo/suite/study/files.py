@@ -21,9 +21,10 @@ from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any, NoReturn
 
+from stapo.core.checksums import file_sha256, file_sums
 from stapo.core.files import DamagedFileError, canonical, read_json
+from stapo.core.methods import SEED
 from stapo.suite.answers import Setting
-from stapo.suite.provenance import file_sha256, file_sums
 from stapo.suite.study.loader import StudyError, read_file, read_text, shown_path
 from stapo.suite.text import plain
 
@@ -258,12 +259,9 @@ def _literal(default: ast.expr | None) -> float | str | None:
         value = ast.literal_eval(default) if default is not None else None
     except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
         return None
-    is_number = (
-        isinstance(value, int | float)
-        and not isinstance(value, bool)
-        and abs(value) <= sys.float_info.max
-    )
-    return value if is_number or isinstance(value, str) else None
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return value if abs(value) <= sys.float_info.max else None
+    return value if isinstance(value, str) else None
 
 
 def load(reference: str, sha256: str) -> Callable[..., Any]:
@@ -368,8 +366,8 @@ def own_code(reference: str) -> Iterator[None]:
         path, steps = str(module_path(reference)), traceback.extract_tb(error.__traceback__)
         where = [f", line {frame.lineno}" for frame in steps if frame.filename == path][-1:]
         # `contextmanager` would take a RuntimeError whose cause is a StopIteration for that StopIteration.
-        about = f"{named(reference)}{''.join(where)}: {plain(repr(error))}; fix the function"
-        raise TypeError(about) from error
+        message = f"{named(reference)}{''.join(where)}: {plain(repr(error))}; fix the function"
+        raise TypeError(message) from error
 
 
 @cache

@@ -14,7 +14,7 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from stapo.core.files import MOST_BYTES
-from stapo.suite.study.fields import IN_WORDS
+from stapo.suite.study.fields import IN_WORDS, Strict
 from stapo.suite.text import shorten, visible
 
 MAX_LINE = 400
