@@ -20,7 +20,9 @@ LONG = 100
 MAX_DUPLICATE_FRACTION = 0.01
 """Share of duplicates among long responses above which there is a warning."""
 MAX_CRASH_FRACTION = 0.05
-"""Largest accepted share of crashes; above it, the likely cause is the machine."""
+"""Share of crashes above which an easy answer is graded too: if it crashes, the cause is the machine."""
+EASY = "1", "1"
+"""Gold answer and answer."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +144,7 @@ def score(
 
     Raises:
         DamagedFileError: responses are truncated, corrupt or missing.
-        RuntimeError: the grader crashed on too many answers, or several engines answered.
+        RuntimeError: the grader crashes on any answer, or several engines answered.
     """
     rows = problems_of(task) if task else None
     answered = read_responses(completions, rows, identity.get("samples"))
@@ -192,16 +194,15 @@ def beside_reward(
 
 
 def _check_failures(completions: Path, grades: Sequence[Grade]) -> None:
-    """Print a warning if the grader failed on some answers; raise an error if it crashed on too many.
+    """Print a warning if the grader failed on some answers; raise an error if it also fails on an easy one.
 
-    An answer that needs too much processor time is no fault of the machine: a model may write a tower of
-    exponents every time. Crashes mean that workers lack memory or are killed by something else, and this must
-    not become a score of zero.
+    An answer that needs too much time or memory is no fault of the machine: a model may write a tower of
+    exponents every time. Where workers lack memory for anything, this must not become a score of zero.
     """
     number = Counter(grade.verdict for grade in grades)
     failed, crashed = sum(number[verdict] for verdict in FAILURES), number["crash"]
-    if crashed > MAX_CRASH_FRACTION * len(grades):
-        on = f"the grader crashed on {crashed} of {len(grades)} answers, more than {MAX_CRASH_FRACTION:.0%}"
+    if crashed > MAX_CRASH_FRACTION * len(grades) and not grade_answers([EASY])[0].correct:
+        on = f"the grader crashed on {crashed} of {len(grades)} answers, and on an easy one"
         remedy = "check memory and limits (`ulimit -a`) of this machine and score again"
         raise RuntimeError(f"{completions}: {on}: {remedy}")
     if failed:

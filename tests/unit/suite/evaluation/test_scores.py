@@ -1,6 +1,7 @@
 """Scores count copies and answers that are too expensive, and refuse responses of several engines."""
 
 import hashlib
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -83,7 +84,7 @@ def test_two_engines_are_not_mixed(tmp_path):
         score(path, {}, tmp_path / "s")
 
 
-def test_answers_that_are_too_expensive_warn_and_many_crashes_refuse_the_score(
+def test_answers_that_are_too_expensive_warn_and_a_machine_without_memory_refuses(
     tmp_path, monkeypatch, capsys
 ):
     completions = write(tmp_path / "c", [str(i) for i in range(20)], 5)
@@ -92,10 +93,13 @@ def test_answers_that_are_too_expensive_warn_and_many_crashes_refuse_the_score(
     assert score(completions, {}, tmp_path / "few") == 0.5
     assert "20 of 40 answers were too expensive for the grader" in capsys.readouterr().err
     crash = grading.Grade("crash", "7")
-    monkeypatch.setattr(scores, "grade_answers", lambda *a, **k: [crash] * 3 + [right] * 37)
-    with pytest.raises(RuntimeError, match="on 3 of 40 answers, more than 5%"):
-        score(completions, {}, tmp_path / "s")
-    assert not (tmp_path / "s").exists()
+    crashes = [crash] * 30 + [right] * 10
+    for easy, error in ((right, None), (crash, "on 30 of 40 answers, and on an easy one")):
+        graded = {40: crashes, 1: [easy]}
+        monkeypatch.setattr(scores, "grade_answers", lambda a, graded=graded, **_: graded[len(a)])
+        with pytest.raises(RuntimeError, match=error) if error else nullcontext():
+            assert score(completions, {}, tmp_path / str(error is None)) == 0.25
+    assert not (tmp_path / "False").exists()
 
 
 def test_differences_from_math_verify_are_counted_and_printed(tmp_path, capsys):
