@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from shutil import which
 from statistics import mean
+from threading import Event, Thread
 from typing import Any
 
 from stapo.suite import paths
@@ -46,6 +47,8 @@ REPEATED = re.compile(
     "CalledProcessError|^Exiting because|At least one job did not complete|^Restored previous "
 )
 """What says again that a job failed; whether there were earlier results, which stay, is no news."""
+EVERY = 300.0
+"""Seconds between two lines about a job that takes long."""
 
 
 class Terminal(logging.Handler):
@@ -60,6 +63,8 @@ class Terminal(logging.Handler):
         self.left: Counter[str] = Counter()  # Jobs by rule that have not ended.
         self.jobs: dict[int, tuple[str, str, str, float]] = {}  # Rule, name, reason, start.
         self.took: dict[str, list[float]] = {}  # Seconds of the jobs that have ended, by rule.
+        self.running: dict[int, str] = {}  # Names of jobs that take long.
+        self.ended = Event()
 
     def emit(self, record: logging.LogRecord) -> None:
         """Show a record of Snakemake; no error in here ends a run."""
@@ -96,8 +101,31 @@ class Terminal(logging.Handler):
             is_long = named[1] in ("base", "train", "intervene") or self.planned[named[1]] > 60
             if is_long and not self.dry:
                 self._say(f"started {name}")
+                if not self.running:
+                    self.ended = Event()
+                    Thread(target=self._watch, args=(self.ended,), daemon=True).start()
+                self.running[record.jobid] = name
+
+    def _watch(self, ended: Event) -> None:
+        """Tell now and then how far long jobs are, until none runs."""
+        while not ended.wait(EVERY):
+            with suppress(OSError, ValueError):  # Files that are written at this moment.
+                self.tell_running()
+
+    def tell_running(self) -> None:
+        """Print a line for each job that takes long, with what it has done so far."""
+        counts = {f"{job.stage} {job.name}": (job.done, job.of) for job in progress(self.study)}
+        for number, name in [*self.running.items()]:
+            done, total = counts.get(name, (0, 0))
+            after = span(time.monotonic() - self.jobs[number][3])
+            self._say(f"running {name}" + f": {done} of {total}" * bool(total) + f", after {after}")
+
+    def _no_longer(self, number: int) -> None:
+        if self.running.pop(number, None) and not self.running:
+            self.ended.set()
 
     def _job_finished(self, record: Any) -> None:
+        self._no_longer(record.job_id)
         if record.job_id in self.jobs and not self.dry:
             rule, name, _, start = self.jobs[record.job_id]
             self.left[rule] -= 1
@@ -105,6 +133,7 @@ class Terminal(logging.Handler):
             self._say(f"ended {name} after {span(self.took[rule][-1])}{self._time_left()}")
 
     def _job_error(self, record: Any) -> None:
+        self._no_longer(record.jobid)
         name, log = self.jobs[record.jobid][1], record.log[0]
         cause = error_in(Path(log), 0.0) or KILLED
         ended = f"stopped {name} {BY_SIGNAL}" if CTRL_C.search(cause) else f"failed {name}: {cause}"

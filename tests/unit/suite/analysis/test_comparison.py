@@ -79,7 +79,7 @@ def test_a_method_of_ones_own_has_the_known_difference_and_its_interval(raw_stud
     theirs = table.rows[1].cells["Avg"].value
     assert headline.gains == {"tiny": pytest.approx(100 * (6.25 / theirs))}
     assert headline.mean.low < headline.mean.value < headline.mean.high
-    # One draw of problems serves every row: the same answers differ by nothing, as far as these problems tell.
+    # One draw of problems serves every row: the same answers do not differ, as far as 40 problems tell.
     answer(tmp_path, "tiny/mine/seed0", "chain-2", lambda p: 2)
     found = tabulated(tmp_path, study).comparisons[0].difference
     assert (found.value, found.p_value) == (0, 1)

@@ -2,9 +2,13 @@
 
 import logging
 import sys
+from pathlib import Path
 
 import pytest
 
+from stapo.core.files import write_jsonl
+from stapo.suite import paths
+from stapo.suite.jobs import jobs_of
 from stapo.suite.operations.terminal import Terminal
 from stapo.suite.study import parse_study
 
@@ -57,3 +61,21 @@ def test_a_dry_run_is_a_table_and_how_to_start(said):
     assert lines[1].split()[:3] == ["study:", "train", "1"]
     assert lines[1].endswith("  missing output files")
     assert lines[-1] == "study: start: /bin/snakemake --configfile 'a b.yaml'"
+
+
+def test_a_long_job_tells_how_far_it_is(raw_study, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    study = parse_study(raw_study)
+    shown = Terminal(logging.StreamHandler(), study, ("cpu", 1), dry=False)
+    for event, fields in (START, STATS, JOB):
+        shown.handle(logging.makeLogRecord({"event": event, "levelno": logging.INFO, **fields}))
+    job = jobs_of(study).job("train", "tiny/stapo/seed0")
+    work = Path(paths.TRAIN_WORK.format(fingerprint=job.fingerprint))
+    step = {"step": 1, "reward": 0.5, "entropy": 0.1, "seconds": {}}
+    write_jsonl(work / paths.METRICS_FILE, [step, {**step, "step": 2}])
+    capsys.readouterr()
+    shown.tell_running()
+    steps = study.training.steps
+    assert f"[0/3] running train tiny/stapo/seed0: 2 of {steps}, after " in capsys.readouterr().err
+    shown.handle(logging.makeLogRecord({"event": "job_finished", "levelno": 20, "job_id": 1}))
+    assert shown.ended.is_set()
