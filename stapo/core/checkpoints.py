@@ -5,7 +5,7 @@ old checkpoint, or the old and the new one. The seal lists every file with its S
 checksum of itself. A checkpoint that was truncated or changed later (by a full disk, an interrupted copy, a
 flipped bit), or that belongs to another run, is detected and skipped.
 
-Weights that are evaluated are not these, but a `stapo.suite.study.Checkpoint`.
+These are for resuming. Weights that are evaluated are written by `stapo.suite.training.run`.
 """
 
 import json

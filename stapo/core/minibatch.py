@@ -38,7 +38,8 @@ class MiniBatch:
     proxy_logps: Tensor | None = None
     """(B, T) log-probs of the proxy of the behaviour policy, -inf where it has none, for a penalty."""
     group_advantages: Tensor | None = None
-    """(B,) advantages of the usual estimator if `advantages` are of another one, for the dose."""
+    """(B,) advantages of the usual estimator if `advantages` are of another one, to measure how much that
+    changes (`touched_weight`)."""
     prompt_lengths: Tensor | None = None
     """(B,) tokens of each prompt, which count towards the size of a micro-batch; None counts as 0."""
     response_lengths: Tensor | None = None

@@ -74,8 +74,8 @@ class StepRecord:
 NUMBERS = tuple(entry.name for entry in fields(StepRecord) if entry.type is float)
 COUNTS = tuple(entry.name for entry in fields(StepRecord) if entry.type is int)
 """Fields by type, which all lines have."""
-VLLM_NUMBERS = tuple(entry.name for entry in fields(StepRecord) if entry.type == float | None)
-"""Fields that are only in lines of trainings whose rollouts are vLLM's."""
+MISMATCH_NUMBERS = tuple(entry.name for entry in fields(StepRecord) if entry.type == float | None)
+"""Fields that are only in lines of trainings whose rollouts are by vLLM or in bfloat16."""
 
 
 def as_line(record: StepRecord) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """StapoTrainer: TRL's GRPOTrainer with the update of this project.
 
 One optimiser step uses one mini-batch, which contains all responses of its prompts. Old log-probs and
-entropies are computed in one pass without gradient after the rollout. Rollouts, data loading, optimiser and
+entropies are computed once after the rollout, without gradient. Rollouts, data loading, optimiser and
 sharding are those of TRL and Accelerate; the update is `stapo.core.update`.
 """
 
@@ -32,7 +32,7 @@ from stapo.core.objective.advantages import ADVANTAGES
 from stapo.core.objective.penalties import PENALTIES
 from stapo.core.ranks import Ranks, reference_model, reshard, sum_in_float32, whole_rollout
 from stapo.core.shared_prompts import SHARED, shared_forward
-from stapo.core.step_record import COUNTS, NUMBERS, ROLLOUT, UPDATE, VLLM_NUMBERS, StepRecord
+from stapo.core.step_record import COUNTS, MISMATCH_NUMBERS, NUMBERS, ROLLOUT, UPDATE, StepRecord
 from stapo.core.update import Forward, update, without_gradient
 
 TAKEN = (
@@ -395,7 +395,7 @@ class StapoTrainer(ResumableTrainer):
                 if tokens is not None:
                     self.on_tokens(tokens)
                 self.on_metrics(record)
-            for name in (*NUMBERS, *COUNTS, *VLLM_NUMBERS):
+            for name in (*NUMBERS, *COUNTS, *MISMATCH_NUMBERS):
                 if name != "step" and (value := getattr(record, name)) is not None:
                     logs[f"stapo/{name}"] = value
         super().log(logs, start_time)

@@ -1,8 +1,8 @@
 """The update: token selection, token weights, loss and gradient of a mini-batch, and its record.
 
 Threshold and divisor are computed on the whole mini-batch, for any micro-batches and any number of ranks.
-This module does not depend on a trainer: it gets the model as a function of rows, and the communication of
-ranks as four operations.
+It gets the model as a function of rows, and the communication of ranks as the operations of `Ranks`: any
+trainer can call it.
 
 B sequences, T response positions; log-probs and entropies in nats.
 """

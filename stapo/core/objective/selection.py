@@ -230,7 +230,7 @@ def keep_high_entropy(
     kept = min(count, ceil(round(fraction * count, 9)))
     values = entropies[mask]
     lowest = values.sort(descending=True).values[kept - 1 : kept] if kept else values[:0]
-    # The how manieth of the tied tokens of its response a token is, 0 for others.
+    # 1 for the first tied token of a response, 2 for the second; 0 if a token is not tied.
     tied = torch.isin(entropies, lowest) & mask
     turns = (tied.cumsum(dim=1) * tied)[mask]
     # Both sorts are stable: by entropy, then by turn, then by row.
