@@ -21,6 +21,6 @@ One optimiser step, by what each line is computed over:
 - micro-batch: `update._accumulate` runs the model; `loss.micro_batch_loss` is a part of the loss
 - all ranks: sums of the parts are the record (`step_record.py`); TRL's trainer clips the gradient and updates
 
-`conformance` compares the loss of other trainers with it. `objective/formulas.json` has checksums of formulas:
-see `stapo.suite.formulas`.
+`conformance` compares the loss of other trainers with it. `objective/formulas.json` has checksums of formulas
+for `stapo.suite.formulas`.
 """

@@ -8,20 +8,20 @@ B sequences, T response positions; log-probs and entropies in nats.
 """
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from stapo.core.loss import NUM_SUMS, TokenTables, micro_batch_loss
-from stapo.core.methods import SEED, Method, s2t_arguments
+from stapo.core.methods import SEED, Method
+from stapo.core.metrics import measured
 from stapo.core.minibatch import Layout, MiniBatch, micro_batches_by_rank
-from stapo.core.objective import SELECTIONS, at_resolution, spurious_candidates
+from stapo.core.objective import SELECTIONS, at_resolution
 from stapo.core.objective.penalties import State
-from stapo.core.objective.selection import quantiles
 from stapo.core.ranks import Ranks
-from stapo.core.step_record import QUANTILES, StepRecord
+from stapo.core.step_record import StepRecord
 
 Forward = Callable[[Tensor], tuple[Tensor, Tensor | None]]
 """A forward pass: (R,) rows -> log-probs and entropies of the model, (max(R, 1), W) each, with W at least the
@@ -92,7 +92,7 @@ def update(
     needed = (tables.weights > 0).any(dim=1) & has_gradient
     parts = local_parts(needed)
     sums = ranks.sum(_accumulate(forward, batch, tables, method, ranks, parts)).tolist()
-    record = _measured(batch, logps, keep, method, sums)
+    record = measured(batch, logps, keep, method, sums)
     return torch.tensor(record.loss, device=batch.mask.device), record
 
 
@@ -188,62 +188,3 @@ def _accumulate(
                 sums += counted
             ranks.backward(loss)
     return sums
-
-
-def _measured(
-    batch: MiniBatch, logps: Tensor, keep: Tensor, method: Method, sums: Sequence[float]
-) -> StepRecord:
-    """Return a record of what is known here, by the log-probs that selected and the sums over the batch."""
-    loss, kl, clipped_low, clipped_high, touched, changed_by, weight_sum = sums
-    num_tokens = int(batch.mask.sum())
-    shared = max(num_tokens, 1)
-    # Candidates are counted for every method: with its own tau_p, or with that of the study's S2T.
-    tau_p = float(s2t_arguments(method)["tau_p"])
-    candidates = spurious_candidates(logps, batch.advantages, batch.mask, tau_p)
-    silences = method.spec.silences_candidates or method.is_own
-    silenced = int((candidates & ~keep).sum()) if silences else 0
-    entropies = batch.old_entropies[batch.mask].double() if num_tokens else torch.zeros(1).double()
-    levels = quantiles(entropies, QUANTILES).tolist()
-    lengths = batch.mask.sum(dim=1) if batch.response_lengths is None else batch.response_lengths
-    mean, largest, changed = rollout_mismatch(batch, tau_p) or (None, None, None)
-    return StepRecord(
-        zero_advantage_fraction=(batch.advantages == 0).float().mean().item(),
-        entropy=entropies.mean().item(),
-        entropy_quantiles=dict(zip(map(str, QUANTILES), levels, strict=True)),
-        num_tokens=num_tokens,
-        num_candidates=int(candidates.sum()),
-        num_silenced=silenced,
-        candidate_fraction=int(candidates.sum()) / shared,
-        silenced_fraction=silenced / shared,
-        kept_fraction=int(keep.sum()) / shared,
-        response_length=lengths.float().mean().item(),
-        clip_low_fraction=clipped_low / shared,
-        clip_high_fraction=clipped_high / shared,
-        touched_fraction=touched / shared,
-        touched_weight=changed_by / weight_sum if weight_sum else 0.0,
-        loss=loss,
-        kl=kl / shared,
-        rollout_mismatch=mean,
-        rollout_mismatch_max=largest,
-        rollout_changed_fraction=changed,
-    )
-
-
-def rollout_mismatch(batch: MiniBatch, tau_p: float) -> tuple[float, float, float] | None:
-    """Return mean and maximum difference of the rollout's log-probs from the trainer's, and a share; or None.
-
-    The share is that of the candidates which change sides, by the rollout's and the trainer's probabilities,
-    both of the policy of the rollout. Tokens without a log-prob of the rollout are left out.
-    """
-    if batch.rollout_logps is None:
-        return None
-    known = batch.mask & ~batch.rollout_logps.isnan()
-    ours, theirs = (
-        spurious_candidates(logps, batch.advantages, known, tau_p)
-        for logps in (batch.old_logps, batch.rollout_logps)
-    )
-    differences = (batch.rollout_logps.double() - batch.old_logps.double())[known].abs()
-    if not len(differences):
-        return 0.0, 0.0, 0.0
-    changed = int((ours ^ theirs).sum()) / max(int((ours | theirs).sum()), 1)
-    return differences.mean().item(), differences.max().item(), changed

@@ -11,6 +11,7 @@ from stapo.suite.repository import ROOT
 CORE = (
     "objective methods minibatch",  # the idea, as functions of tensors
     "loss step_record ranks",
+    "metrics",
     "update",  # of one mini-batch, exact for any micro-batches and ranks
     "files head sampling saving",
     "checksums forward decoding attempts config",

@@ -31,10 +31,11 @@ from torch import Tensor
 from stapo.core.conformance.trainers import RankAccelerator
 from stapo.core.loss import TokenTables, micro_batch_loss
 from stapo.core.methods import METHODS, SELECTION_SPECS, Part
+from stapo.core.metrics import rollout_mismatch
 from stapo.core.minibatch import MiniBatch
 from stapo.core.objective import SELECTIONS
 from stapo.core.ranks import Ranks
-from stapo.core.update import rollout_mismatch, update
+from stapo.core.update import update
 
 pytestmark = pytest.mark.rounding
 
