@@ -12,7 +12,6 @@ import ast
 import hashlib
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 
 from stapo.core.files import read_json, write_json
 from stapo.core.methods import PARTS, SELECTION_SPECS, Method
@@ -42,9 +41,14 @@ def changed_formulas(method: Method) -> dict[str, str]:
     parts |= {"aggregation": ""} | ({"kl": ""} if method.kl_coefficient else {})
     if not method.is_own:
         parts["selection"] = method.selection_name
-    known, now = read_json(CHECKSUMS), checksums()
+    known, now = _published(), checksums()
     names = {kind: f"{kind} {name}".rstrip() for kind, name in parts.items()}
     return {kind: now[name] for kind, name in names.items() if now[name] != known.get(name)}
+
+
+@cache
+def _published() -> dict[str, str]:
+    return read_json(CHECKSUMS)
 
 
 @cache
@@ -147,4 +151,4 @@ def _is_text(node: ast.AST) -> bool:
 
 
 if __name__ == "__main__":
-    write_json(Path(CHECKSUMS), checksums())
+    write_json(CHECKSUMS, checksums())

@@ -16,17 +16,11 @@ REMEMBERED = 8
 _recent: list[Jobs] = []
 
 
-_DECLARED: dict[str, dict[str, Stage]] = {
-    module.name: import_module(f"{__name__}.{module.name}").STAGES
-    for module in iter_modules(__path__)
-}
-FILES = {stage: file for file, stages in _DECLARED.items() for stage in stages}
-"""Stage -> name of the file here that declares it."""
-
-
 def _in_order() -> dict[str, Stage]:
-    stages = {name: _DECLARED[FILES[name]][name] for name in sorted(FILES)}
-    order = TopologicalSorter({name: stage.after for name, stage in stages.items()})
+    stages: dict[str, Stage] = {}
+    for module in iter_modules(__path__):
+        stages |= import_module(f"{__name__}.{module.name}").STAGES
+    order = TopologicalSorter({name: stages[name].after for name in sorted(stages)})
     return {name: stages[name] for name in order.static_order()}
 
 

@@ -15,7 +15,7 @@ from stapo.suite.jobs import jobs_of
 from stapo.suite.jobs.prepare import recorded_base
 from stapo.suite.models.worlds import WORLDS
 from stapo.suite.study import Study, StudyError
-from stapo.suite.study.files import RowsFile, model_faults
+from stapo.suite.study.files import model_faults
 from stapo.suite.study.loader import shown_path
 from stapo.suite.study.sources import (
     FileData,
@@ -68,13 +68,16 @@ def model_lines(study: Study) -> list[str]:
 
 def _unwritable(study: Study, size: str, model: TinyModel) -> Iterator[Line]:
     """Yield a line for each file with a question that the tokenizer of a tiny model cannot write."""
+    from stapo.suite.training.prompts import local_rows
+
     words = sorted(WORLDS[model.builder].vocabulary, key=len, reverse=True)
     text = re.compile(f"(?:{'|'.join(map(re.escape, words))})*")
     files = {f"benchmarks.{name}": study.rows_file(name) for name in study.run.benchmarks}
+    rows = {place: file.read() for place, file in files.items() if file}
     if isinstance(study.data, FileData):
-        files["data"] = RowsFile(Path(study.data.file), study.data.sha256 or "")
-    for place, file in files.items():
-        for row in file.read() if file else ():
+        rows["data"] = local_rows(study.data)
+    for place, questions in rows.items():
+        for row in questions:
             if not text.fullmatch(row["question"]):
                 cause = f"the tokenizer of {size} has no word of {visible(row['question'])[:40]!r}"
                 yield Line(f"{place}.file: {cause}, only its own arithmetic; choose another model")

@@ -12,7 +12,7 @@ from pathlib import Path
 from stapo.core.checksums import damaged_file, file_sums
 from stapo.core.files import write_json
 from stapo.suite.job import Job, Jobs
-from stapo.suite.jobs import FILES, STAGES, jobs_of
+from stapo.suite.jobs import STAGES, jobs_of
 from stapo.suite.results import UNFINISHED, is_unchanged, made_by, missing_inputs
 from stapo.suite.study import Study, StudyError
 
@@ -32,7 +32,8 @@ Runner = Callable[[Jobs, list[Job], Resources], None]
 
 def runner_of(stage: str) -> Runner:
     """Return what does the work of a stage."""
-    runner: Runner = import_module(f"{__name__}.{FILES[stage]}").RUNNERS[stage]
+    file = STAGES[stage].jobs.__module__.rpartition(".")[2]
+    runner: Runner = import_module(f"{__name__}.{file}").RUNNERS[stage]
     return runner
 
 
