@@ -40,7 +40,7 @@ real: setup ## train and evaluate a real language model of 135 million parameter
 	$(RUN) stapo show workflows/studies/quickstart/smollm2-words.yaml
 
 grader: setup ## audit the grader beside math-verify: wrong answers accepted, right ones rejected (STAPO_DATA_DIR: real ones)
-	python -P tests/grader_audit.py --show
+	python -P examples/measure/grader.py --show
 
 test: setup lint site ## run lint, type checks, the site, the fast tests, and one reduced pipeline with a rerun and verify
 	$(RUN) pytest -q -n 2 --dist worksteal -m "not slow"

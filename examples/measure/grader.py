@@ -1,10 +1,10 @@
 r"""Audit of the grader: real golds, each changed once into a wrong answer, and written in usual other ways.
 
-    python tests/grader_audit.py [--golds DIRECTORY] [--each 4] [--show]
+    python examples/measure/grader.py [--golds DIRECTORY] [--each 4] [--show]
 
 Wrong answers that are accepted are false positives, right ones that are rejected false negatives; those of
 math-verify alone stand beside ours. Golds are those of the six benchmarks if they are at hand, in
-`--golds` or `STAPO_DATA_DIR`, otherwise the forms of `tests/grader_golds.yaml`.
+`--golds` or `STAPO_DATA_DIR`, otherwise the forms of `grader_golds.yaml`.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Rollouts and updates beside those of TRL's own trainer: `python tests/measure_trl.py MODEL [--rollouts 3]`.
+"""Rollouts and updates beside those of TRL's own trainer: `python examples/measure/beside_trl.py MODEL`.
 
 Both train the same model with the same prompts, reward and settings (word problems, JustRL's clipping, four
 updates for each rollout), in turn, in one process with one thread, so that other programs disturb both alike.
@@ -94,8 +94,8 @@ def main() -> None:
         ours += seconds_of(
             StapoTrainer, StapoConfig, given, method="justrl", micro_batch_tokens=1024
         )
-        print(f"TRL {theirs}\nours {ours}", flush=True)  # noqa: T201
-    print(f"TRL's time: {median(theirs) / median(ours):.2f} times ours")  # noqa: T201
+        print(f"TRL {theirs}\nours {ours}", flush=True)
+    print(f"TRL's time: {median(theirs) / median(ours):.2f} times ours")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Share of sampling in a decode step: `python tests/measure_sampling.py [MODEL] [--rows 64]`.
+"""Share of sampling in a decode step: `python examples/measure/sampling.py [MODEL] [--rows 64]`.
 
 Without a model, random ones in the shapes of SmolLM2-135M and Qwen2.5-0.5B, whose logits are scaled to an
 entropy of about two nats. All times are CPU time of one thread, so that other programs disturb them little.
@@ -96,7 +96,7 @@ def main() -> None:
         ids = torch.randint(100, 10_000, (given.rows, given.prompt))
         for title, changes in DECODINGS.items():
             line = measure(model, ids, given.steps, changes)
-            print(f"{name}, {given.rows} rows, {title}: {line}", flush=True)  # noqa: T201
+            print(f"{name}, {given.rows} rows, {title}: {line}", flush=True)
 
 
 if __name__ == "__main__":
