@@ -70,11 +70,12 @@ gpu: setup ## on a GPU: test log-probs and resuming, measure vLLM in a training 
 	@PYTHONPATH=tests timeout 540 python -m gpu.vllm || echo "gpu.vllm ended early"
 	@echo "its page, where there is a GPU: work/gpu/vllm.json"
 
-lint: setup ## run ruff, snakefmt and mypy
+lint: setup ## run ruff, snakefmt, mypy and the spell check
 	$(RUN) ruff check .
 	$(RUN) ruff format --check .
 	$(RUN) snakefmt --check Snakefile workflows
 	$(RUN) mypy
+	typos
 
 site: setup ## build the documentation as a site in site/; a link that leads nowhere is an error
 	NO_MKDOCS_2_WARNING=1 $(RUN) mkdocs build --strict --quiet
