@@ -4,7 +4,9 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
+
+import pytest
 
 
 def ran(
@@ -21,6 +23,11 @@ def ran(
     )  # fmt: skip
     assert done.returncode == code, done.stdout + done.stderr
     return done
+
+
+def missing(what: str) -> NoReturn:
+    """Skip a test where a program that it needs is missing; fail it in CI, which has all of them."""
+    (pytest.fail if os.environ.get("CI") else pytest.skip)(what)
 
 
 def python(*arguments: str | Path, **how: Any) -> subprocess.CompletedProcess[str]:

@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from finished_study import finish
 from playwright.sync_api import expect, sync_playwright
+from programs import missing
 
 from stapo.suite.analysis import charts, report
 from stapo.suite.study import parse_study
@@ -37,7 +39,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def browser() -> Iterator[Any]:
     chromium = shutil.which("chromium")
     if chromium is None:
-        pytest.skip("no chromium on this machine")
+        missing("no chromium on this machine")
     # The page has 5 MB, and the machine may be busy.
     expect.set_options(timeout=MILLISECONDS)
     with sync_playwright() as started:
@@ -129,11 +131,10 @@ def test_texts_of_models_are_inert(opened):
 
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
 def test_axe_finds_nothing_serious(opened, width, scheme):
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     # Axe itself is a script that the page's policy would refuse.
     page = opened(width, scheme, bypass_csp=True)
     show_all(page)
-    found = axe.run(page).response["violations"]
+    found = Axe().run(page).response["violations"]
     serious = {
         one["id"]: [node["html"][:160] for node in one["nodes"][:3]]
         for one in found

@@ -14,6 +14,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
+from programs import missing
 from world import STATES, World
 
 from stapo.suite import paths
@@ -161,11 +162,11 @@ def _unpacked() -> Path:
     debs.mkdir(parents=True)
     try:
         if not (shutil.which("apt-get") and shutil.which("dpkg")):
-            pytest.skip("Slurm comes from Debian's packages, and here is no apt-get or no dpkg")
+            missing("Slurm comes from Debian's packages, and here is no apt-get or no dpkg")
         download = ["apt-get", "download", *DEBIAN]
         done = subprocess.run(download, cwd=debs, capture_output=True, text=True, check=False)
         if done.returncode != 0:
-            pytest.skip(f"no packages of Slurm: apt-get download: {done.stderr.strip()[-300:]}")
+            missing(f"no packages of Slurm: apt-get download: {done.stderr.strip()[-300:]}")
         for deb in debs.iterdir():
             subprocess.run(["dpkg", "-x", deb, aside], check=True)
         aside.rename(root)
@@ -244,7 +245,7 @@ def test_a_training_on_two_nodes_meets_over_srun(workspace, tmp_path):
     try:
         socket.gethostbyname(socket.gethostname())
     except OSError:
-        pytest.skip("this machine does not find itself by its name, by which nodes meet")
+        missing("this machine does not find itself by its name, by which nodes meet")
     workspace.study["run"] |= {"methods": ["justrl"], "seeds": [1]}
     run = "runs/tiny/justrl/seed1"
     workspace.options = (*SLURM, "train:nodes=2", "train:tasks=2", "train:mpi=srun")
