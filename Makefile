@@ -42,7 +42,7 @@ real: setup ## train and evaluate a real language model of 135 million parameter
 grader: setup ## audit the grader beside math-verify: wrong answers accepted, right ones rejected (STAPO_DATA_DIR: real ones)
 	python -P examples/measure/grader.py --show
 
-test: setup lint site ## run lint, type checks, the site, the fast tests, and one reduced pipeline with a rerun and verify
+test: setup lint site ## run lint, type checks, the site and the fast tests, 4 minutes on two cores
 	$(RUN) pytest -q -n 2 --dist worksteal -m "not slow"
 
 test-all: setup lint site ## run all tests, as CI does

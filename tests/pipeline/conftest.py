@@ -36,7 +36,7 @@ def workspace(finished: World, tmp_path: Path) -> World:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark the tests of this folder: all but one file are slow."""
+    """Mark the tests of this folder: all but one are slow."""
     item.add_marker(pytest.mark.pipeline)
-    if item.path.name != "test_whole.py":
+    if item.name != "test_a_dry_run_makes_one_job_of_each[smoke]":
         item.add_marker(pytest.mark.slow)

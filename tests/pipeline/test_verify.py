@@ -37,8 +37,6 @@ from stapo.suite.publication.verify import (
 from stapo.suite.records.scores import METADATA_KEY, read_identity
 from stapo.suite.study import StudyError, parse_study
 
-pytestmark = pytest.mark.slow
-
 FILES, TRAININGS, INPUTS, PROVENANCE = CHECKS
 RECORDS, ORIGIN, SCORES, DRAWN = RAW_CHECKS
 ALL = {**CHECKS, **RAW_CHECKS}
