@@ -125,7 +125,7 @@ def finished(raw, root, world, seeds=3, **change):
 
 @pytest.mark.parametrize(
     ("world", "expected"),
-    [(TRUE, HOLDS), (FALSE, REFUTED), (NOISE, OPEN)],
+    [(TRUE, HOLDS), (FALSE, REFUTED), pytest.param(NOISE, OPEN, marks=pytest.mark.slow)],
     ids=[TRUE, FALSE, NOISE],
 )
 def test_every_claim_is_decided_as_the_truth_is(raw_study, tmp_path, world, expected):

@@ -3,6 +3,7 @@
 import os
 import sys
 
+import pytest
 from programs import python
 
 from stapo.suite.analysis import charts
@@ -30,6 +31,7 @@ def every_kind(rows=ROWS):
     return charts.grid([charts.panel(one, HOSTILE) for one in drawn], HOSTILE, columns=2)
 
 
+@pytest.mark.slow
 def test_other_locales_times_and_fonts_give_the_same_bytes(tmp_path):
     code = (
         "import hashlib, test_draw; print(*(hashlib.sha256(one).hexdigest() for one in "

@@ -3,6 +3,8 @@
 import json
 import re
 
+import pytest
+
 from stapo.suite import paths
 from stapo.suite.analysis.artefacts import read_scores
 from stapo.suite.analysis.comparison import main_table
@@ -63,6 +65,7 @@ def test_the_page_is_complete_self_contained_and_safe(study, finished):
     assert json.loads(json_block([text])) == [text]
 
 
+@pytest.mark.slow
 def test_it_says_what_file_the_base_model_was_made_of(study, finished, monkeypatch):
     digest, warm = "a" * 64, {"file": "rows.jsonl", "steps": 1200}
     kinds = {

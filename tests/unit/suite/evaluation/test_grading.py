@@ -40,6 +40,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.slow
 def test_hostile_answers_neither_hang_nor_run_nor_change_their_neighbours(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(grading, "SECONDS", 3.0)
@@ -60,6 +61,7 @@ def test_memory_is_limited():
     assert int(limit) == grading.MEMORY_BYTES
 
 
+@pytest.mark.slow
 def test_workers_that_die_or_are_interrupted_are_replaced(monkeypatch):
     assert grade(*NEEDS_WORKER).correct
     (worker,) = grading._idle
@@ -134,6 +136,7 @@ grade('5', ENDLESS)
 """
 
 
+@pytest.mark.slow
 def test_a_worker_ends_with_the_process_that_started_it():
     result = python("-c", LIFE, code=-signal.SIGKILL)
     # One second of processor time, on a machine however busy; a zombie has no address space.

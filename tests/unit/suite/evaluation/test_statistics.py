@@ -75,6 +75,7 @@ print([pass_at_k(cells[0], k).hex() for k in (1, 2, 4)])
 """
 
 
+@pytest.mark.slow
 def test_another_cpu_gives_the_same_bits():
     """Tables are verified where they were not made: sums must not depend on the order of BLAS."""
     run = ("-W", "ignore", "-c", STATISTICS)
