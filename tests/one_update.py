@@ -141,13 +141,7 @@ class Update:
     """One run of the update: what it gave, and the rows of every pass through the model."""
 
     def __init__(
-        self,
-        base: Any,
-        method: Method,
-        step: int,
-        statistics: str,
-        tokens: int = 0,
-        **args: Any,
+        self, base: Any, method: Method, step: int, statistics: str, tokens: int = 0, **args: Any
     ) -> None:
         shell, self.batch, _ = base
         trainer = copy.copy(shell)

@@ -32,10 +32,7 @@ ADDED: dict[str, dict[str, tuple[str, str]]] = {
         )
     },
     "benchmark for everybody": {
-        "benchmarks/tiny/sums.yaml": (
-            "",
-            CHAIN.replace("stapo_chain-6", "stapo_sums"),
-        )
+        "benchmarks/tiny/sums.yaml": ("", CHAIN.replace("stapo_chain-6", "stapo_sums"))
     },
     "figure": {
         "stapo/suite/analysis/figures/kept.py": (

@@ -30,10 +30,7 @@ CLIP = {"clip_low": 0.2, "clip_high": 0.28}
 
 
 FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
-    "clipped_surrogate": (
-        partial(clipped_surrogate, **CLIP),
-        ("logps", "old_logps", "advantages"),
-    ),
+    "clipped_surrogate": (partial(clipped_surrogate, **CLIP), ("logps", "old_logps", "advantages")),
     "kl_k3": (kl_k3, ("logps", "ref_logps")),
     "token_mean": (token_mean, ("values", "keep")),
     "norm": (logit_gradient_norm_sq, ("weights", "logps", "collision")),

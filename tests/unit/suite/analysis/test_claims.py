@@ -175,11 +175,7 @@ def claim(rule, *limits, about="method"):
 
 def test_equality_has_a_margin_and_claims_about_methods_need_seeds():
     rule = ("equals", 7.13, 1.8)
-    for verdict, value, low, high in (
-        (HOLDS, 7, 6, 8),
-        (REFUTED, 9.5, 9, 10),
-        (OPEN, 6, 3, 9),
-    ):
+    for verdict, value, low, high in ((HOLDS, 7, 6, 8), (REFUTED, 9.5, 9, 10), (OPEN, 6, 3, 9)):
         measured = [Measured("8B", "gain", Interval(value, low, high))]
         assert decide(claim(*rule), measured, seeds=3)[0] == verdict
         assert decide(claim(*rule), measured, seeds=1)[0] == OPEN
