@@ -18,7 +18,7 @@ One optimiser step, by what each line is computed over:
 - all ranks: `ranks.whole_rollout` gathers them, so that every rank knows the whole mini-batch
 - mini-batch: `update.select` keeps tokens; `loss.TokenTables.build` gives each its weight, with the divisor
 - each rank: `minibatch.micro_batches_by_rank` gives it some rows; rows without gradient are left out
-- micro-batch: `update._accumulate` runs the model; `loss.micro_batch_loss` is a part of the loss
+- micro-batch: `update._run_micro_batches` runs the model; `loss.micro_batch_loss` is a part of the loss
 - all ranks: sums of the parts are the record (`step_record.py`); TRL's trainer clips the gradient and updates
 
 `conformance` compares the loss of other trainers with it. `objective/formulas.json` has checksums of formulas

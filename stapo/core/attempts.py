@@ -51,7 +51,7 @@ def attempt(work: Path, first_step: int, study: dict[str, Any] | None) -> Iterat
 
 def attempts(work: Path) -> list[dict[str, Any]]:
     """Return one record for each attempt; attempts that were killed have no `seconds`."""
-    remedy = "remove this line; its attempt is then not counted, and `stapo verify` may report it as missing"
+    remedy = "remove this line; its attempt is then not counted, and may be reported as missing"
     lines = read_jsonl(work / ATTEMPTS, remedy)
     return [*{(record["started"], record["after_step"]): record for record in lines}.values()]
 

@@ -5,7 +5,7 @@ old checkpoint, or the old and the new one. The seal lists every file with its S
 checksum of itself. A checkpoint that was truncated or changed later (by a full disk, an interrupted copy, a
 flipped bit), or that belongs to another run, is detected and skipped.
 
-These are for resuming. Weights that are evaluated are written by `stapo.suite.training.run`.
+These are for resuming; weights for evaluation are written elsewhere.
 """
 
 import json
@@ -25,17 +25,18 @@ from trl import GRPOTrainer
 from trl.trainer.utils import split_tensor_dict
 
 from stapo.core.attempts import attempt
-from stapo.core.checksums import damaged_file, file_sums
+from stapo.core.checksums import changed_files, damaged_file, file_sums
 from stapo.core.files import (
+    checkpoint_interval,
     content_of,
     fingerprint,
+    json_text,
     read_json,
     sync,
     write,
     write_json,
 )
 from stapo.core.ranks import say
-from stapo.core.saving import seconds_between
 
 ROLLOUT_FILE = "rollout.safetensors"
 """File with the whole rollout, in checkpoints from the middle of a rollout."""
@@ -64,7 +65,7 @@ class ResumableTrainer(GRPOTrainer):  # type: ignore[misc]
         now = time.monotonic()
         if self._saved_at is None:
             self._saved_at = now
-        return now - self._saved_at >= seconds_between(self._saving_seconds)
+        return now - self._saved_at >= checkpoint_interval(self._saving_seconds)
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         """Write the checkpoint to a temporary directory, seal and rename it; then remove older ones."""
@@ -186,9 +187,7 @@ def seal(directory: Path, identity: dict[str, Any]) -> None:
     }
     record = {**identity, "step": step_of(directory), "files": files}
     record["checksum"] = fingerprint(record)
-    (directory / SEAL).write_text(
-        json.dumps(record, indent=1, sort_keys=True) + "\n", encoding="utf-8"
-    )
+    (directory / SEAL).write_text(json_text(record), encoding="utf-8")
     for path in (*directory.rglob("*"), directory):
         sync(path)
 
@@ -203,11 +202,7 @@ def put_in_place(aside: Path, output: Path, keep: int | None) -> None:
     os.replace(aside, target)
     sync(output)
     if keep:
-        done = [
-            checkpoint
-            for checkpoint in step_checkpoints(output)
-            if step_of(checkpoint) <= step_of(target)
-        ]
+        done = [path for path in step_checkpoints(output) if step_of(path) <= step_of(target)]
         for old in done[:-keep]:
             shutil.rmtree(old)
 
@@ -218,10 +213,6 @@ def newest_whole(
     """Return the newest checkpoint from which a run can be resumed, None without one; print what is skipped.
 
     Checkpoints of the step `before` and later ones are ignored.
-
-    Raises:
-        ValueError: a checkpoint of this run has a layout that this launch cannot read.
-        OSError: a checkpoint cannot be read.
     """
     for checkpoint in reversed(step_checkpoints(directory)):
         if before is not None and step_of(checkpoint) >= before:
@@ -238,7 +229,7 @@ def _fault(checkpoint: Path, identity: dict[str, Any]) -> str | None:
     try:
         record = json.loads(content_of(checkpoint / SEAL).decode())
         checksum = record.pop("checksum")
-        files, layout = record["files"], record["layout"]
+        files, stored = record["files"], record["layout"]
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         return "incomplete: it has no seal"
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
@@ -247,15 +238,14 @@ def _fault(checkpoint: Path, identity: dict[str, Any]) -> str | None:
         return "truncated or corrupt: its seal was changed"
     if (record["fingerprint"], record["step"]) != (identity["fingerprint"], step_of(checkpoint)):
         return "written by another run, or for another step"
-    if layout != identity["layout"]:
+    if stored != identity["layout"]:
         raise ValueError(
-            f"{checkpoint}: written with {layout}, but this launch uses {identity['layout']}; use the launch "
+            f"{checkpoint}: written with {stored}, but this launch uses {identity['layout']}; use the launch "
             "configuration with which the training was started"
         )
     for name, stated in files.items():
         path = checkpoint / name
         if not path.is_file() or path.stat().st_size != stated["bytes"]:
             return f"truncated or corrupt: {name} is missing or has another size"
-    sums = file_sums(checkpoint, files)
-    changed = [name for name, stated in files.items() if sums[name] != stated["sha256"]]
+    changed = changed_files(checkpoint, {name: stated["sha256"] for name, stated in files.items()})
     return f"truncated or corrupt: {changed[0]} was changed" if changed else None

@@ -73,11 +73,7 @@ def sums_of(directory: Path) -> str | None:
 
 
 def require_whole(directory: Path) -> None:
-    """Check a directory of weights against the checksums that it contains.
-
-    Raises:
-        DamagedFileError: a file is missing, truncated or corrupt.
-    """
+    """Check a directory of weights against the checksums that it contains."""
     if name := damaged_file(directory):
         remedy = f"remove {directory} and run snakemake again, which writes it again"
         if directory.parts[:1] != ("results",):

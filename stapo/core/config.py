@@ -37,7 +37,7 @@ class StapoConfig(GRPOConfig):  # type: ignore[misc]
     argument of StapoTrainer, a step is one mini-batch, and every rollout is used once.
 
     Raises:
-        ValueError: settings have no effect here, or are wrong; one line each.
+        ValueError: see `check`.
     """
 
     method: str = "stapo"
@@ -70,11 +70,7 @@ class StapoConfig(GRPOConfig):  # type: ignore[misc]
 
 
 def check(args: StapoConfig) -> None:
-    """Check that no setting is given that StapoTrainer does not use, and the names of ours.
-
-    Raises:
-        ValueError: one line for each setting that is wrong or would be ignored.
-    """
+    """Raise a ValueError with a line for each setting that is wrong, or that StapoTrainer does not use."""
     defaults = {field.name: field.default for field in fields(GRPOConfig)}
     errors = [
         f"{name}: not used by StapoTrainer; leave it out"

@@ -13,15 +13,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import (
-    AttentionInterface,
-    AttentionMaskInterface,
-    LogitsProcessorList,
-    TemperatureLogitsWarper,
-    TopKLogitsWarper,
-    TopPLogitsWarper,
-)
+from transformers import AttentionInterface, AttentionMaskInterface, LogitsProcessorList
 from transformers.cache_utils import Cache, DynamicLayer
+from transformers.generation import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
 from stapo.core.sampling import Sampler
 
@@ -32,6 +26,10 @@ ROOM = 64
 FINISHED_SHARE = 0.1
 """Share of finished responses at which they leave the batch; a copy of the cache costs about one token."""
 SDPA = AttentionInterface()["sdpa"]
+WARPERS = {
+    TopPLogitsWarper: "top_p", TopKLogitsWarper: "top_k", TemperatureLogitsWarper: "temperature",
+}  # fmt: skip
+"""Processors that a sampler replaces, the last one first -> their attribute, and the sampler's."""
 
 
 def has_full_attention(model: Any) -> bool:
@@ -135,24 +133,10 @@ def decode(
 def _taken_apart(processors: LogitsProcessorList) -> tuple[LogitsProcessorList, Sampler]:
     """Return processors of logits without the last ones, and a sampler that does what these do."""
     left, settings = LogitsProcessorList(processors), {}
-    names = {
-        TopPLogitsWarper: "top_p",
-        TopKLogitsWarper: "top_k",
-        TemperatureLogitsWarper: "temperature",
-    }
-    for kind, name in names.items():  # The last one first.
+    for kind, name in WARPERS.items():
         if left and type(left[-1]) is kind:
             settings[name] = getattr(left.pop(), name)
     return left, Sampler(**settings)
-
-
-def _distinct(prompts: Tensor, attended: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return distinct prompts (Q, P), their masks (Q, P), and the index (B,) of each row's prompt."""
-    pairs, prompt_index = torch.unique(
-        torch.stack([prompts, attended], dim=1), dim=0, return_inverse=True
-    )
-    tokens, masks = pairs.unbind(dim=1)
-    return tokens, masks, prompt_index
 
 
 def _decode(
@@ -171,7 +155,9 @@ def _decode(
     ids[:, :width] = prompts
     layers = [GrowingLayer() for _ in range(model.config.num_hidden_layers)]
     rows, cache = torch.arange(count, device=prompts.device), Cache(layers=layers)
-    tokens, attended, prompt_index = _distinct(prompts, attended)
+    pairs = torch.stack([prompts, attended], dim=1)
+    pairs, prompt_index = torch.unique(pairs, dim=0, return_inverse=True)
+    tokens, attended = pairs.unbind(dim=1)  # Of distinct prompts, in the first pass.
     positions = (attended.cumsum(dim=1) - 1).clamp(min=0)
     running, place = rows, width
     for place in range(width, config.max_length):

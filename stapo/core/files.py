@@ -1,7 +1,8 @@
 """Reading files, writing them so that a kill at any time loses nothing, and fingerprints of values.
 
 Published files and directories are written atomically, by one rename; logs of steps are append-only.
-Truncated or corrupt files raise an error.
+Reading raises DamagedFileError where a file is truncated, corrupt, or of another kind (a FIFO would block),
+and OSError where it cannot be read.
 """
 
 import hashlib
@@ -24,6 +25,15 @@ MOST_BYTES = 2**32
 """Of a file that is read at once; a sparse one takes none of them from the disk."""
 AGAIN = "remove it and run snakemake again, which writes it again"
 """Remedy for a damaged file that the pipeline published."""
+LEAST_SECONDS = 180.0
+"""Between two step checkpoints; a kill loses about this at most."""
+MOST_SHARE = 1 / 30
+"""Of the time of a training that is spent on checkpoints; if one takes long, they are further apart."""
+
+
+def checkpoint_interval(saving: float) -> float:
+    """Return the seconds between checkpoints of which one takes `saving` seconds."""
+    return max(LEAST_SECONDS, saving / MOST_SHARE)
 
 
 @contextmanager
@@ -116,12 +126,7 @@ def json_text(value: Any) -> str:
 
 
 def open_file(path: Path) -> BufferedReader:
-    """Open a regular file for reading.
-
-    Raises:
-        DamagedFileError: it is another kind of file, such as a FIFO, which would block, or a device.
-        OSError: it cannot be opened.
-    """
+    """Open a regular file for reading."""
     # Without waiting for a writer of a FIFO.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -131,12 +136,7 @@ def open_file(path: Path) -> BufferedReader:
 
 
 def content_of(path: Path) -> bytes:
-    """Return the content of a regular file.
-
-    Raises:
-        DamagedFileError: it is another kind of file, or too large for the memory.
-        OSError: it cannot be read.
-    """
+    """Return the content of a regular file."""
     with open_file(path) as stream:
         if (size := os.fstat(stream.fileno()).st_size) > MOST_BYTES:
             raise DamagedFileError(f"{path}: {size:,} bytes, more than {MOST_BYTES:,}; remove it")
@@ -144,12 +144,7 @@ def content_of(path: Path) -> bytes:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Return the mapping of a JSON file.
-
-    Raises:
-        DamagedFileError: the file is not a JSON mapping.
-        OSError: the file cannot be read.
-    """
+    """Return the mapping of a JSON file."""
     mapping = _mapping(content_of(path))
     if mapping is None:
         raise DamagedFileError(f"{path}: truncated or corrupt, not a JSON mapping; {AGAIN}")
@@ -193,11 +188,7 @@ def _end_of_lines(stream: IO[bytes]) -> int:
 
 
 def read_jsonl(path: Path, remedy: str = AGAIN) -> list[dict[str, Any]]:
-    """Return the records of a log, without a last line that has no line end, which is incomplete.
-
-    Raises:
-        DamagedFileError: a complete line is not JSON.
-    """
+    """Return the records of a log, without a last line that has no line end, which is incomplete."""
     records = []
     data = content_of(path) if path.exists() else b""
     for number, line in enumerate(data.split(b"\n")[:-1], start=1):
@@ -209,11 +200,7 @@ def read_jsonl(path: Path, remedy: str = AGAIN) -> list[dict[str, Any]]:
 
 
 def read_published(path: Path, fields: Iterable[str] = ()) -> list[dict[str, Any]]:
-    """Return the records of a file of JSON lines that was written atomically; a missing file has none.
-
-    Raises:
-        DamagedFileError: a line is not JSON or lacks a field, or the last line has no line end.
-    """
+    """Return the records of a file of JSON lines that was written atomically; a missing file has none."""
     records = read_jsonl(path)
     if path.exists() and (data := content_of(path)) and not data.endswith(b"\n"):
         raise DamagedFileError(

@@ -1,9 +1,8 @@
 """A forward pass over some sequences of a batch: padded to the longest, or packed behind one another.
 
 Both give the same log-probs and entropies. Padding computes more positions than there are tokens; packing
-needs an attention of its own, registered with Transformers under the name `PACKED`. A pass that gives the
-borders of its sequences (`cu_seq_lens_q` and `max_length_q`, Transformers' names for flash attention) uses
-them; every other pass, such as generation, is that of `sdpa`.
+needs an attention of its own, `PACKED`. A pass that gives the borders of its sequences (`cu_seq_lens_q` and
+`max_length_q`, Transformers' names for flash attention) uses them; every other one is that of `sdpa`.
 
 B sequences of the batch, R sequences of the pass, P prompt and T response positions.
 """
@@ -69,11 +68,8 @@ def padded_forward(
     output = log_probs_of(
         model, min_p, input_ids=sequences.ids, attention_mask=sequences.mask, labels=labels
     )
-    entropy = output.entropy
-    return (
-        output.log_probs[:, -width:].float(),
-        None if entropy is None else entropy[:, -width:].float(),
-    )
+    logps, entropy = output.log_probs[:, -width:].float(), output.entropy
+    return logps, None if entropy is None else entropy[:, -width:].float()
 
 
 def packed_forward(

@@ -72,9 +72,6 @@ class Float32LogProbs(torch.autograd.Function):
         """Return (N,) log-probs and, if `outputs` asks for it, entropies; TRL's other outputs are None.
 
         The tables are (N, H), (V, H), (V,) and (N,); `chunk_size` is the number of words of a tile.
-
-        Raises:
-            ValueError: another output is asked for.
         """
         if unknown := set(outputs) - TAKEN:
             raise ValueError(f"outputs: no {', '.join(sorted(unknown))} from float32 logits")
@@ -153,20 +150,10 @@ class _Proxy:
         self.min_p = min_p
 
     @torch.no_grad()
-    def apply(
-        self,
-        hidden: Tensor,
-        weight: Tensor,
-        bias: Tensor | None,
-        targets: Tensor,
-        temperature: float,
-        chunk_size: int,
-        softcap: float | None = None,
-        logit_scale: float = 1.0,
-        outputs: tuple[str, ...] = (),
-    ) -> tuple[Tensor | None, ...]:
+    def apply(self, *given: Any) -> tuple[Tensor | None, ...]:
         """Return (N,) log-probs of the proxy; the arguments are those of `Float32LogProbs`."""
-        tables = hidden, weight, bias, _computed_in(hidden), chunk_size
+        hidden, weight, bias, targets, temperature, width, softcap, logit_scale, *_ = given
+        tables = hidden, weight, bias, _computed_in(hidden), width
 
         def tiles() -> Iterator[tuple[slice, slice, Tensor]]:
             for rows, words, _, _, tile in _tiles(*tables):

@@ -5,7 +5,7 @@ with gradient. B sequences of the mini-batch, R of a micro-batch, T and W respon
 """
 
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 import torch
 from torch import Tensor
@@ -18,10 +18,24 @@ from stapo.core.objective.penalties import PENALTIES, State
 from stapo.core.objective.surrogates import SURROGATES
 from stapo.core.objective.weightings import WEIGHTINGS
 
-NUM_SUMS = 7
-"""Loss, KL, tokens clipped low and high; tokens touched, changes of their weights, weights: see `_dose`."""
 SAME = 1e-4
-"""Relative difference of a token's weight in the gradient up to which it is unchanged, as rounding."""
+"""Relative difference of a token's slope up to which it is unchanged, as rounding."""
+
+Number = TypeVar("Number", Tensor, float)
+
+
+class LossSums(NamedTuple, Generic[Number]):
+    """Sums over the tokens of some sequences."""
+
+    loss: Number
+    kl: Number
+    clipped_low: Number
+    """Tokens with A < 0 and a ratio below the clip."""
+    clipped_high: Number
+    touched: Number
+    """Tokens whose slope the method changes: see `_slopes`."""
+    slope_changes: Number
+    plain_slopes: Number
 
 
 @dataclass(frozen=True)
@@ -30,7 +44,7 @@ class TokenTables:
 
     keep: Tensor
     """Bool, the tokens that contribute."""
-    weights: Tensor
+    loss_weights: Tensor
     """Weight of each token in the loss, by selection, aggregation and divisor."""
     factors: Tensor
     """Factor of its surrogate."""
@@ -51,7 +65,9 @@ class TokenTables:
     ) -> Self:
         """Return the tables of a whole mini-batch; log-probs and entropies are those that select tokens."""
         counted = keep if method.divisor == "kept" else batch.mask
-        weights = token_weights(counted, method.aggregation, group_size, length=max_response_tokens)
+        loss_weights = token_weights(
+            counted, method.aggregation, group_size, length=max_response_tokens
+        )
         responses = batch.advantages, batch.mask
         weighting, penalty = WEIGHTINGS[method.weighting], PENALTIES[method.penalty]
         given: dict[str, Any] = dict(penalty.initial if state is None else state)
@@ -62,7 +78,8 @@ class TokenTables:
         old = batch.old_logps, batch.old_entropies
         factors = weighting(*old, *responses, **method.arguments_of("weighting"))
         return cls(
-            keep, *(torch.where(keep, table, 0.0) for table in (weights, factors, coefficients))
+            keep,
+            *(torch.where(keep, table, 0.0) for table in (loss_weights, factors, coefficients)),
         )
 
     def touched(self) -> Tensor:
@@ -82,8 +99,8 @@ def _required(table: Tensor | None, name: str) -> Tensor:
 
 def micro_batch_loss(
     logps: Tensor, entropies: Tensor | None, batch: MiniBatch, tables: TokenTables, method: Method
-) -> tuple[Tensor, Tensor]:
-    """Return the loss of some sequences, and (NUM_SUMS,) sums in double precision without gradient.
+) -> tuple[Tensor, LossSums[Tensor]]:
+    """Return the loss of some sequences, and sums of their tokens without gradient.
 
     The sum over all micro-batches and ranks is the loss of the mini-batch. Log-probs and entropies, with
     gradient, are (R, W), batch and tables have the same sequences and may be wider.
@@ -96,16 +113,15 @@ def micro_batch_loss(
         kl = kl_k3(logps, _required(batch.ref_logps, "ref_logps")[:, :width])
         values = values - method.kl_coefficient * kl
     # Positions after a response may be NaN or infinite: set them to 0, since 0 x NaN is NaN.
-    loss = -(values.masked_fill(~mask, 0.0) * tables.weights[:, :width]).sum()
+    loss = -(values.masked_fill(~mask, 0.0) * tables.loss_weights[:, :width]).sum()
     ratio = torch.exp(logps.detach() - batch.old_logps[:, :width])
-    sums = [
+    return loss, LossSums(
         loss.detach(),
         kl.detach().masked_fill(~mask, 0.0).sum(),
         (mask & (sign < 0) & (ratio < 1 - method.clip_low)).sum(),
         (mask & (sign > 0) & (ratio > 1 + method.clip_high)).sum(),
-        *_dose(logps, entropies, batch, tables, method),
-    ]
-    return loss, torch.stack([value.double() for value in sums])
+        *_slopes(logps, entropies, batch, tables, method),
+    )
 
 
 def _values(
@@ -130,12 +146,12 @@ def _values(
     return values
 
 
-def _dose(
+def _slopes(
     logps: Tensor, entropies: Tensor | None, batch: MiniBatch, tables: TokenTables, method: Method
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return how many tokens a method touches, the sum of the changes of their weights, and that of weights.
+    """Return how many tokens a method touches, the sum of the changes of their slopes, and that of slopes.
 
-    The weight of a token is the derivative of its value by its log-prob; it is compared with that of the
+    The slope of a token is the derivative of its value by its log-prob; it is compared with that of the
     clipped surrogate with the method's clip and the usual advantages, in which nothing is silenced. The
     divisor is not compared.
     """
@@ -150,11 +166,11 @@ def _dose(
         )
         clips = method.clip_low, method.clip_high, method.dual_clip
         plain = clipped_surrogate(leaf, old, usual, *clips).masked_fill(~mask, 0.0)
-        weights, plain_weights = (
+        slopes, plain_slopes = (
             torch.autograd.grad(part.sum(), leaf)[0] for part in (values, plain)
         )
-    change = (weights - plain_weights).abs()
-    touched = change > SAME * plain_weights.abs().clamp(min=SAME)
+    change = (slopes - plain_slopes).abs()
+    touched = change > SAME * plain_slopes.abs().clamp(min=SAME)
     if PENALTIES[method.penalty].acts_on_entropy:
         touched |= tables.coefficients[:, :width] != 0
-    return (touched & mask).sum(), change.sum(), plain_weights.abs().sum()
+    return (touched & mask).sum(), change.sum(), plain_slopes.abs().sum()

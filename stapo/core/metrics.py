@@ -1,10 +1,9 @@
 """The record of an update: what its mini-batch, selection and passes say in numbers."""
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 
+from stapo.core.loss import LossSums
 from stapo.core.methods import Method, s2t_arguments
 from stapo.core.minibatch import MiniBatch
 from stapo.core.objective import spurious_candidates
@@ -13,13 +12,12 @@ from stapo.core.step_record import QUANTILES, StepRecord
 
 
 def measured(
-    batch: MiniBatch, logps: Tensor, keep: Tensor, method: Method, sums: Sequence[float]
+    batch: MiniBatch, logps: Tensor, keep: Tensor, method: Method, sums: LossSums[float]
 ) -> StepRecord:
     """Return a record of what is known here, by the log-probs that selected and the sums over the batch."""
-    loss, kl, clipped_low, clipped_high, touched, changed_by, weight_sum = sums
     num_tokens = int(batch.mask.sum())
     shared = max(num_tokens, 1)
-    # Candidates are counted for every method: with its own tau_p, or with that of the study's S2T.
+    # Candidates are counted for every method: with its own tau_p, or with that of `Method.s2t`.
     tau_p = float(s2t_arguments(method)["tau_p"])
     candidates = spurious_candidates(logps, batch.advantages, batch.mask, tau_p)
     silences = method.spec.silences_candidates or method.is_own
@@ -39,12 +37,12 @@ def measured(
         silenced_fraction=silenced / shared,
         kept_fraction=int(keep.sum()) / shared,
         response_length=lengths.float().mean().item(),
-        clip_low_fraction=clipped_low / shared,
-        clip_high_fraction=clipped_high / shared,
-        touched_fraction=touched / shared,
-        touched_weight=changed_by / weight_sum if weight_sum else 0.0,
-        loss=loss,
-        kl=kl / shared,
+        clip_low_fraction=sums.clipped_low / shared,
+        clip_high_fraction=sums.clipped_high / shared,
+        touched_fraction=sums.touched / shared,
+        touched_weight=sums.slope_changes / sums.plain_slopes if sums.plain_slopes else 0.0,
+        loss=sums.loss,
+        kl=sums.kl / shared,
         rollout_mismatch=mean,
         rollout_mismatch_max=largest,
         rollout_changed_fraction=changed,

@@ -1,8 +1,7 @@
 """A mini-batch, and its division among ranks and into micro-batches.
 
-B sequences, T response positions. The division does not change the result: thresholds and divisors are
-those of the whole mini-batch; ranks and micro-batches only decide where sequences are computed, and which
-are computed together.
+B sequences, T response positions. The division does not change the result: it only decides where sequences
+are computed, and which together.
 """
 
 from dataclasses import dataclass, fields, replace
@@ -13,6 +12,10 @@ from torch import Tensor
 
 Layout = Literal["padded", "packed", "shared"]
 """Of the sequences of a pass: see `stapo.core.forward` and `stapo.core.shared_prompts`."""
+
+
+Lengths = tuple[Tensor, Tensor]
+"""(B,) tokens of each prompt and of each response."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,16 +53,15 @@ class MiniBatch:
         tables = {field.name: getattr(self, field.name) for field in fields(self)}
         return replace(self, **{k: v[rows] for k, v in tables.items() if v is not None})
 
-    def lengths(self) -> tuple[Tensor, Tensor]:
-        """Return the (B,) tokens of each prompt and of each response."""
+    def lengths(self) -> Lengths:
+        """Return the tokens of each prompt and of each response."""
         responses = self.mask.sum(dim=1)
         prompts = self.prompt_lengths
         return torch.zeros_like(responses) if prompts is None else prompts, responses
 
 
 def micro_batches(
-    prompt_lengths: Tensor,
-    response_lengths: Tensor,
+    lengths: Lengths,
     rows: Tensor,
     token_budget: int,
     layout: Layout = "padded",
@@ -67,18 +69,18 @@ def micro_batches(
 ) -> list[Tensor]:
     """Return micro-batches of the sequences `rows` (R,), of similar length, the longest sequences first.
 
-    The lengths are (B,). The budget limits the positions that are computed: the tokens alone if packed,
-    otherwise rows x (longest prompt + longest response); a longer sequence is alone. With shared prompts,
-    the rows of each `group_size` are together.
+    The budget limits the positions that are computed: the tokens alone if packed, otherwise rows x (longest
+    prompt + longest response); a longer sequence is alone. With shared prompts, the rows of each `group_size`
+    are together.
     """
     if layout == "shared":
-        return _group_batches(prompt_lengths, response_lengths, rows, token_budget, group_size)
-    packed = layout == "packed"
-    order = torch.argsort((prompt_lengths + response_lengths)[rows], descending=True, stable=True)
+        return _group_batches(lengths, rows, token_budget, group_size)
+    packed, (prompts, responses) = layout == "packed", lengths
+    order = torch.argsort((prompts + responses)[rows], descending=True, stable=True)
     parts: list[list[int]] = []
     longest_prompt = longest_response = tokens = 0
     for row in rows[order].tolist():
-        row_prompt, row_response = int(prompt_lengths[row]), int(response_lengths[row])
+        row_prompt, row_response = int(prompts[row]), int(responses[row])
         prompt, response = max(longest_prompt, row_prompt), max(longest_response, row_response)
         tokens += row_prompt + row_response
         positions = tokens if packed or not parts else (len(parts[-1]) + 1) * (prompt + response)
@@ -92,11 +94,7 @@ def micro_batches(
 
 
 def _group_batches(
-    prompt_lengths: Tensor,
-    response_lengths: Tensor,
-    rows: Tensor,
-    token_budget: int,
-    group_size: int,
+    lengths: Lengths, rows: Tensor, token_budget: int, group_size: int
 ) -> list[Tensor]:
     """Return micro-batches in which the responses to a prompt share it; a group that is too long is divided.
 
@@ -105,7 +103,7 @@ def _group_batches(
     groups: dict[int, list[int]] = {}
     for row in rows.tolist():
         groups.setdefault(row // group_size, []).append(row)
-    prompts, responses = prompt_lengths.tolist(), response_lengths.tolist()
+    prompts, responses = (table.tolist() for table in lengths)
     parts: list[list[int]] = []
     positions = 0  # Of all groups of the last micro-batch.
     for group in groups.values():
@@ -124,8 +122,7 @@ def _group_batches(
 
 
 def micro_batches_by_rank(
-    prompt_lengths: Tensor,
-    response_lengths: Tensor,
+    lengths: Lengths,
     rows: Tensor,
     token_budget: int,
     num_ranks: int,
@@ -138,13 +135,10 @@ def micro_batches_by_rank(
     with fewer micro-batches gets empty ones at the end: all ranks gather sharded parameters together, so
     all of them must run the same number of passes.
     """
-    order = torch.argsort((prompt_lengths + response_lengths)[rows], descending=True, stable=True)
-    rows_by_rank = [rows[order[rank::num_ranks]] for rank in range(num_ranks)]
+    order = torch.argsort((lengths[0] + lengths[1])[rows], descending=True, stable=True)
     by_rank = [
-        micro_batches(
-            prompt_lengths, response_lengths, local_rows, token_budget, layout, group_size
-        )
-        for local_rows in rows_by_rank
+        micro_batches(lengths, rows[order[rank::num_ranks]], token_budget, layout, group_size)
+        for rank in range(num_ranks)
     ]
     most = max(len(parts) for parts in by_rank)
     return [parts + [rows[:0]] * (most - len(parts)) for parts in by_rank]

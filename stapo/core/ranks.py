@@ -25,7 +25,6 @@ from trl.trainer.utils import add_fused_lm_head
 TIMEOUT = timedelta(hours=1)
 """How long a rank waits for the others before it fails: while one rank writes 59 GB of weights (14B), that is
 more than the default of 10 minutes. If a rank dies, the launcher stops the others at once."""
-PADDED_ON_THE_LEFT = ("prompt_ids", "prompt_mask")
 
 
 def whole_rollout(
@@ -33,33 +32,29 @@ def whole_rollout(
 ) -> dict[str, Tensor]:
     """Return the tensors of a rollout with the rows of all ranks, in the order of the data.
 
-    Prompts (b, P) are padded on the left, responses (b, T) on the right; P and T may differ between ranks.
-    The results are (B, longest P) and (B, longest T), B = ranks x b.
+    Prompts (b, P) are padded on the left, responses (b, T) on the right, each to the longest of all ranks.
     """
     if accelerator.num_processes == 1:
         return rollout
     gathered = {}
-    # Sorted, since all ranks must gather the tensors in the same order.
-    for name in sorted(rollout):
+    for name in sorted(rollout):  # All ranks must gather the tensors in the same order.
+        filler = pad_token_id if name.endswith("_ids") else 0
         padded = accelerator.pad_across_processes(
-            rollout[name],
-            dim=1,
-            pad_index=pad_token_id if name.endswith("_ids") else 0,
-            pad_first=name in PADDED_ON_THE_LEFT,
+            rollout[name], dim=1, pad_index=filler, pad_first=name.startswith("prompt_")
         )
         gathered[name] = accelerator.gather(padded)
     return gathered
 
 
-class Ranks:
-    """The operations on ranks that an update needs, for a policy as wrapped by the Accelerator."""
+class AcceleratorRanks:
+    """The `Ranks` of an update, for a policy as wrapped by the Accelerator."""
 
     def __init__(self, accelerator: Accelerator, model: Any = None) -> None:
         self.accelerator, self.model = accelerator, model
         self.index, self.number = accelerator.process_index, accelerator.num_processes
 
     def sum(self, values: Tensor) -> Tensor:
-        """Return the sum of a tensor of the same shape on every rank."""
+        """Return the sum over ranks."""
         if self.number == 1:
             return values
         total: Tensor = self.accelerator.reduce(values, reduction="sum")
@@ -73,17 +68,13 @@ class Ranks:
         return int(self.accelerator.gather(local).max())
 
     def backward(self, loss: Tensor) -> None:
-        """Accumulate the gradient of a rank's loss so that the optimiser sees the sum over ranks.
-
-        Accelerate averages gradients over ranks; a factor turns the mean into a sum.
-        """
+        """Accumulate a gradient: Accelerate averages over ranks, and a factor turns the mean into a sum."""
         self.accelerator.backward(loss * self.number)
 
     def synchronised(self, last: bool) -> AbstractContextManager[Any]:
-        """Return the context of one of several passes with gradient; after the last they agree.
+        """Return the context of a pass: replicas exchange gradients only in the last one.
 
-        Replicas exchange gradients only in the last one. Sharded gradients are exchanged in every pass, since
-        unsharded ones would not fit into memory.
+        Sharded gradients are exchanged in every pass, since unsharded ones would not fit into memory.
         """
         replicated = (DistributedType.MULTI_GPU, DistributedType.MULTI_CPU)
         if last or self.accelerator.distributed_type not in replicated:
@@ -132,11 +123,9 @@ def reference_model(policy: Any, accelerator: Accelerator, **head: Any) -> Any:
     forward pass: the same numbers, in half the memory. On a single GPU they are float32, as the policy's.
     The policy is not yet prepared, and not updated; `head` are arguments of TRL's fused head.
     """
+    path, dtype = policy.config.name_or_path, residual_dtype(policy, accelerator)
     model = AutoModelForCausalLM.from_pretrained(
-        policy.config.name_or_path,
-        dtype=residual_dtype(policy, accelerator),
-        use_safetensors=True,
-        trust_remote_code=False,
+        path, dtype=dtype, use_safetensors=True, trust_remote_code=False
     )
     model.set_attn_implementation(policy.config._attn_implementation)
     model.requires_grad_(False)  # Otherwise Accelerate would cast it to float32.

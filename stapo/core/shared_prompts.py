@@ -1,8 +1,7 @@
 """A forward pass over some sequences of a batch in which the responses to a prompt share the pass over it.
 
-The G responses to a prompt of P tokens, each of T, need about P + G T positions instead of G (P + T). This
-needs an attention of its own, registered with Transformers under the name `SHARED`; every pass without
-`prompts`, such as generation, is that of `sdpa`. Log-probs and entropies are those of `padded_forward`.
+The G responses to a prompt of P tokens, each of T, need about P + G T positions instead of G (P + T), and an
+attention of their own, `SHARED`; every pass without `prompts`, such as generation, is that of `sdpa`.
 
 R sequences of the pass, N positions.
 """
@@ -13,6 +12,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface, AttentionMaskInterface
 
 from stapo.core.forward import IGNORED, SDPA, Sequences
@@ -24,7 +24,7 @@ SHARED = "stapo_shared_prompts"
 
 
 class Prompt(NamedTuple):
-    """Where the positions of a prompt and its responses are: the prompt, then one response behind another.
+    """Where a prompt and its responses are: the prompt, then one response behind another.
 
     The last token of the prompt is the first one of each response, since it predicts all of them.
     """
@@ -72,13 +72,9 @@ def shared(sequences: Sequences) -> Shared:
         places = torch.arange(prefix + length, device=device)
         given = sequences.ids[rows, last : last + length].flatten()
         targets = labels[rows, last + 1 : last + 1 + length].flatten()
-        parts.append(
-            (
-                torch.cat([sequences.ids[rows[0], last - prefix : last], given]),
-                torch.cat([places[:prefix], places[prefix:].repeat(len(rows))]),
-                torch.cat([targets.new_full((prefix,), IGNORED), targets]),
-            )
-        )
+        ids = torch.cat([sequences.ids[rows[0], last - prefix : last], given])
+        positions = torch.cat([places[:prefix], places[prefix:].repeat(len(rows))])
+        parts.append((ids, positions, torch.cat([targets.new_full((prefix,), IGNORED), targets])))
         first[rows] = start + prefix + length * torch.arange(len(rows), device=device)
         start += prefix + len(rows) * length
     ids, positions, targets = (torch.cat(part) for part in zip(*parts, strict=True))
@@ -88,11 +84,7 @@ def shared(sequences: Sequences) -> Shared:
 def shared_forward(
     model: Any, sequences: Sequences, min_p: float | None = None
 ) -> tuple[Tensor, Tensor | None]:
-    """Return (R, T) log-probs and entropies of responses, 0 behind a response.
-
-    The model has TRL's fused head and the attention `SHARED`; a reference model has no entropies. With
-    `min_p`, the log-probs are those of a proxy (see `log_probs_of`), without entropies.
-    """
+    """Return what `packed_forward` does; the model has the attention `SHARED`."""
     laid = shared(sequences)
     output = log_probs_of(
         model,
@@ -149,9 +141,7 @@ def shared_attention(
         )
         return masked
     attend = partial(
-        torch.nn.functional.scaled_dot_product_attention,
-        scale=scaling,
-        enable_gqa=query.shape[1] != key.shape[1],
+        scaled_dot_product_attention, scale=scaling, enable_gqa=query.shape[1] != key.shape[1]
     )
     parts = []
     for start, prefix, responses, length in prompts:

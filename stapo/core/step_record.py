@@ -31,9 +31,9 @@ class StepRecord:
     num_tokens: int
     """Number of response tokens."""
     num_candidates: int
-    """Tokens with positive advantage and probability below tau_p, the method's or that of the study's S2T."""
+    """Tokens with positive advantage and probability below tau_p, the method's or that of S2T."""
     num_silenced: int
-    """Candidates removed by a selection that silences candidates or is a study's own; 0 for others."""
+    """Candidates removed by a selection that silences candidates or is user-defined; 0 for others."""
     candidate_fraction: float
     """Share of the tokens that are candidates."""
     silenced_fraction: float

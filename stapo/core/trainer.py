@@ -30,10 +30,16 @@ from stapo.core.minibatch import Layout, MiniBatch, micro_batches
 from stapo.core.objective import group_advantages
 from stapo.core.objective.advantages import ADVANTAGES
 from stapo.core.objective.penalties import PENALTIES
-from stapo.core.ranks import Ranks, reference_model, reshard, sum_in_float32, whole_rollout
+from stapo.core.ranks import (
+    AcceleratorRanks,
+    reference_model,
+    reshard,
+    sum_in_float32,
+    whole_rollout,
+)
 from stapo.core.shared_prompts import SHARED, shared_forward
 from stapo.core.step_record import COUNTS, MISMATCH_NUMBERS, NUMBERS, ROLLOUT, UPDATE, StepRecord
-from stapo.core.update import Forward, update, without_gradient
+from stapo.core.update import Forward, accumulate_gradient, without_gradient
 
 TAKEN = (
     "prompt_ids", "prompt_mask", "completion_ids", "completion_mask", "old_per_token_logps",
@@ -52,9 +58,9 @@ class Recorder(Protocol):
         """Return what the forward pass of the update does, in whose place it is called."""
 
     def selected(self, logps: Tensor, entropies: Tensor, tables: TokenTables) -> None:
-        """Take the selection, as `update` passes it."""
+        """Take the selection, as `accumulate_gradient` passes it."""
 
-    def line(self, ranks: Ranks) -> dict[str, Any]:
+    def line(self, ranks: AcceleratorRanks) -> dict[str, Any]:
         """Return the record, the same on every rank; all ranks call this after the last pass."""
 
 
@@ -248,8 +254,8 @@ class StapoTrainer(ResumableTrainer):
 
     def _calculate_rewards(self, *args: Any) -> Tensor:
         per_function: Tensor = super()._calculate_rewards(*args)
-        weights = self.reward_weights.to(per_function.device)
-        self._rollout_rewards = (per_function * weights).nansum(dim=1)
+        weighted = per_function * self.reward_weights.to(per_function.device)
+        self._rollout_rewards = weighted.nansum(dim=1)
         return per_function
 
     def _scored(
@@ -260,8 +266,8 @@ class StapoTrainer(ResumableTrainer):
         lengths = sequences.mask[:, : -sequences.width].sum(dim=1), mask.sum(dim=1)
         rows = torch.arange(len(mask), device=mask.device)
         budget = self.args.micro_batch_tokens
-        parts = micro_batches(*lengths, rows, budget, self.layout, self.num_generations)
-        parts += [rows[:0]] * (Ranks(self.accelerator).largest(len(parts)) - len(parts))
+        parts = micro_batches(lengths, rows, budget, self.layout, self.num_generations)
+        parts += [rows[:0]] * (AcceleratorRanks(self.accelerator).largest(len(parts)) - len(parts))
         forward = partial(self._forward, model, sequences, min_p=min_p)
         return without_gradient(forward, parts, mask)
 
@@ -333,7 +339,7 @@ class StapoTrainer(ResumableTrainer):
     ) -> Tensor:
         """Accumulate the gradient of a mini-batch, store the record of the update, and return the loss.
 
-        All are the same on every rank. `keep` (B, T) are the tokens that contribute, as in `update`.
+        All are the same on every rank. `keep` (B, T) are the tokens that contribute, None for the method's.
         """
         batch = mini_batch(inputs)
         seed = self.args.seed * 1_000_003 + self.state.global_step
@@ -341,11 +347,11 @@ class StapoTrainer(ResumableTrainer):
         first = self._step % self.args.steps_per_generation == 0
         sequences, rewards = sequences_of(inputs), inputs["rewards"]
         forward = partial(self._forward, model, sequences)
-        ranks = Ranks(self.accelerator, model)
+        ranks = AcceleratorRanks(self.accelerator, model)
         tokens = None
         if self.recorder is not None:
             tokens = self.recorder(self, forward, batch, sequences, rewards)
-        loss, record = update(
+        loss, record = accumulate_gradient(
             tokens.forward if tokens else forward,
             batch,
             self.method,

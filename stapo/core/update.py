@@ -1,26 +1,25 @@
-"""The update: token selection, token weights, loss and gradient of a mini-batch, and its record.
+"""The update: token selection, loss and gradient of a mini-batch, and its record.
 
 Threshold and divisor are computed on the whole mini-batch, for any micro-batches and any number of ranks.
-It gets the model as a function of rows, and the communication of ranks as the operations of `Ranks`: any
-trainer can call it.
+The model is a function of rows, and communication the operations of `Ranks`: any trainer can call it.
 
 B sequences, T response positions; log-probs and entropies in nats.
 """
 
 import inspect
 from collections.abc import Callable
-from typing import Any, Literal
+from contextlib import AbstractContextManager
+from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor
 
-from stapo.core.loss import NUM_SUMS, TokenTables, micro_batch_loss
+from stapo.core.loss import LossSums, TokenTables, micro_batch_loss
 from stapo.core.methods import SEED, Method
 from stapo.core.metrics import measured
 from stapo.core.minibatch import Layout, MiniBatch, micro_batches_by_rank
 from stapo.core.objective import SELECTIONS, at_resolution
 from stapo.core.objective.penalties import State
-from stapo.core.ranks import Ranks
 from stapo.core.step_record import StepRecord
 
 Forward = Callable[[Tensor], tuple[Tensor, Tensor | None]]
@@ -32,11 +31,33 @@ Statistics = Literal["behaviour", "current"]
 """The policy whose probabilities and entropies select tokens: the one that produced the responses, or the
 current one, which costs a forward pass over the rows that the selection reads, at least those with A > 0."""
 
+
+class Ranks(Protocol):
+    """The operations on the ranks of a training that an update needs."""
+
+    @property
+    def index(self) -> int:
+        """This rank, from 0."""
+
+    @property
+    def number(self) -> int:
+        """How many ranks there are."""
+
+    def sum(self, values: Tensor) -> Tensor:
+        """Return the sum of a tensor of the same shape on every rank."""
+
+    def backward(self, loss: Tensor) -> None:
+        """Accumulate the gradient of a rank's loss so that the optimiser sees the sum over ranks."""
+
+    def synchronised(self, last: bool) -> AbstractContextManager[Any]:
+        """Return the context of one of several passes with gradient; after the last the ranks agree."""
+
+
 Selected = Callable[[Tensor, Tensor, TokenTables], None]
 """Called once with (B, T) log-probs and entropies that select tokens, and the tables of the method."""
 
 
-def update(
+def accumulate_gradient(
     forward: Forward,
     batch: MiniBatch,
     method: Method,
@@ -69,7 +90,7 @@ def update(
         """Return this rank's micro-batches of the rows for which `needed`, (B,) bool, is true."""
         rows = needed.nonzero().flatten()
         by_rank = micro_batches_by_rank(
-            *batch.lengths(), rows, micro_batch_tokens, ranks.number, layout, group_size
+            batch.lengths(), rows, micro_batch_tokens, ranks.number, layout, group_size
         )
         return by_rank[ranks.index]
 
@@ -89,10 +110,10 @@ def update(
     # Without a KL term or penalty, a sequence with zero advantage has no gradient: both passes are skipped.
     has_gradient = (batch.advantages != 0) | (method.kl_coefficient > 0)
     has_gradient |= (tables.coefficients != 0).any(dim=1)
-    needed = (tables.weights > 0).any(dim=1) & has_gradient
+    needed = (tables.loss_weights > 0).any(dim=1) & has_gradient
     parts = local_parts(needed)
-    sums = ranks.sum(_accumulate(forward, batch, tables, method, ranks, parts)).tolist()
-    record = measured(batch, logps, keep, method, sums)
+    sums = ranks.sum(_run_micro_batches(forward, batch, tables, method, ranks, parts))
+    record = measured(batch, logps, keep, method, LossSums(*sums.tolist()))
     return torch.tensor(record.loss, device=batch.mask.device), record
 
 
@@ -103,9 +124,6 @@ def select(
 
     Entropies are rounded to a fixed resolution first, so that numerical noise does not decide between
     equal ones. The shapes are (R, T) and (R,); the seed is for a random selection.
-
-    Raises:
-        ValueError: a selection of one's own returns something else than such a mask.
     """
     tables = logps, at_resolution(entropies), advantages, mask
     if isinstance(method.selection, str):
@@ -168,7 +186,7 @@ def _current(
     return logps, entropies
 
 
-def _accumulate(
+def _run_micro_batches(
     forward: Forward,
     batch: MiniBatch,
     tables: TokenTables,
@@ -176,15 +194,15 @@ def _accumulate(
     ranks: Ranks,
     parts: list[Tensor],
 ) -> Tensor:
-    """Accumulate the gradient of this rank's micro-batches one by one; return their (NUM_SUMS,) sums."""
-    sums = torch.zeros(NUM_SUMS, dtype=torch.double, device=batch.mask.device)
+    """Accumulate the gradient of each of this rank's micro-batches; return their `LossSums` as a tensor."""
+    sums = torch.zeros(len(LossSums._fields), dtype=torch.double, device=batch.mask.device)
     for index, rows in enumerate(parts):
         with ranks.synchronised(last=index == len(parts) - 1):
             logps, entropies = forward(rows)
             loss = logps.sum() * 0.0  # Without rows, take part in the pass of the other ranks.
             if len(rows):
                 taken = batch.take(rows), tables.take(rows)
-                loss, counted = micro_batch_loss(logps, entropies, *taken, method)
-                sums += counted
+                loss, added = micro_batch_loss(logps, entropies, *taken, method)
+                sums += torch.stack([value.double() for value in added])
             ranks.backward(loss)
     return sums

@@ -12,7 +12,7 @@ CORE = (
     "loss step_record ranks",
     "metrics",
     "update",  # of one mini-batch, exact for any micro-batches and ranks
-    "files head sampling saving",
+    "files head sampling",
     "checksums forward decoding attempts config",
     "shared_prompts checkpoints",
     "trainer conformance",

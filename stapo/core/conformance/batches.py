@@ -21,9 +21,9 @@ from stapo.core.methods import CONFORMANCE_METHODS, METHODS, Method
 FIXTURES = Path(__file__).with_name("fixtures.json")
 TABLES = ("logps", "old_logps", "ref_logps", "entropies", "old_entropies")
 
-Layout = list[list[list[int]]]
+Partition = list[list[list[int]]]
 """List of ranks, each a list of micro-batches, each a list of rows of the mini-batch."""
-PROBE_LAYOUT: Layout = [[[0, 1], [2, 3, 4, 5, 6]], [[7, 8, 9], [10, 11]]]
+PROBE_PARTITION: Partition = [[[0, 1], [2, 3, 4, 5, 6]], [[7, 8, 9], [10, 11]]]
 """Of the twelve rows of a probe on two ranks, with micro-batches of unequal size."""
 
 
@@ -48,7 +48,7 @@ class Update:
     """(B, T) gradient of the loss with respect to `logps`."""
 
 
-Trainer = Callable[[MiniBatch, Layout, Method], Update]
+Trainer = Callable[[MiniBatch, Partition, Method], Update]
 """Function under test; it gets the method as data, to set its clip, tau_p and other settings."""
 
 
@@ -66,11 +66,7 @@ class Fixture:
 
 @cache
 def fixtures(method: str) -> list[Fixture]:
-    """Return the shipped fixtures of a method.
-
-    Raises:
-        ValueError: the method has no fixtures.
-    """
+    """Return the shipped fixtures of a method."""
     if method not in CONFORMANCE_METHODS:
         known = ", ".join(CONFORMANCE_METHODS)
         raise ValueError(f"--method: expected {known}, found {method}")
@@ -94,8 +90,8 @@ def probe(method: str) -> MiniBatch:
     return _mini_batch(json.loads(FIXTURES.read_text(encoding="utf-8"))["probes"][method])
 
 
-def whole(batch: MiniBatch) -> Layout:
-    """Return a layout with all rows in one micro-batch on one rank."""
+def whole(batch: MiniBatch) -> Partition:
+    """Return a partition with all rows in one micro-batch on one rank."""
     return [[list(range(len(batch.mask)))]]
 
 

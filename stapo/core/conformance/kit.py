@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 
 from stapo.core.conformance.batches import (
-    PROBE_LAYOUT,
+    PROBE_PARTITION,
     TABLES,
-    Layout,
     MiniBatch,
+    Partition,
     Trainer,
     Update,
     fixtures,
@@ -29,11 +29,11 @@ from stapo.core.objective import SELECTIONS
 
 TOLERANCE = 1e-5
 """Tolerance relative to the largest gradient: single precision passes; conventions differ by percents."""
-LAYOUTS: dict[str, Layout] = {
+PARTITIONS: dict[str, Partition] = {
     "the same in micro-batches of two": [[[row, row + 1] for row in range(0, 12, 2)]],
     "the same in unequal micro-batches": [[[0, 1, 2], [3, 4, 5, 6, 7, 8, 9, 10, 11]]],
     "the same on two ranks": [[list(range(6))], [list(range(6, 12))]],
-    "the same on ranks of unequal parts": PROBE_LAYOUT,
+    "the same on ranks of unequal parts": PROBE_PARTITION,
 }
 ORDER = [3, 0, 5, 11, 8, 1, 10, 4, 7, 2, 9, 6]
 PADDINGS = {
@@ -46,8 +46,8 @@ PADDINGS = {
 SCOPE, POLICY, DIVISOR = "threshold over", "probabilities and entropies of", "divisor"
 UNKNOWN, NOT_APPLICABLE = "no known convention", "not applicable"
 POLICIES = {"the behaviour policy": "old_", "the current policy": ""}
-RANKS = [[row for micro in rank for row in micro] for rank in PROBE_LAYOUT]
-MICRO_BATCHES = [micro for rank in PROBE_LAYOUT for micro in rank]
+RANKS = [[row for micro in rank for row in micro] for rank in PROBE_PARTITION]
+MICRO_BATCHES = [micro for rank in PROBE_PARTITION for micro in rank]
 ROWS = [row for rank in RANKS for row in rank]
 SCOPES = {
     "the mini-batch": [ROWS],
@@ -55,7 +55,7 @@ SCOPES = {
     "a micro-batch": MICRO_BATCHES,
     # TRL's, which gathers the entropies of a micro-batch.
     "a micro-batch of all ranks together": [
-        [row for micro in step for row in micro] for step in zip(*PROBE_LAYOUT, strict=True)
+        [row for micro in step for row in micro] for step in zip(*PROBE_PARTITION, strict=True)
     ],
 }
 """Name -> parts of the probe with a threshold each, starting with the paper's."""
@@ -71,18 +71,17 @@ class Check:
 
 
 def run_checks(trainer: Trainer, method_name: str) -> list[Check]:
-    """Return the results of all checks of a trainer.
+    """Return the results of all checks of a trainer; an exception of it is a check that fails.
 
-    First, its update is compared with the fixtures of the method. Then its update of one mini-batch in a
-    single micro-batch is compared with its update of the same mini-batch in several micro-batches, on several
-    ranks, in another order, and with padding. An exception of the trainer counts as a failure and is shown.
+    Its update is compared with the fixtures of the method, and its update of a mini-batch in one micro-batch
+    with those in several, on several ranks, in another order, and with padding.
     """
 
     def check(
-        name: str, batch: MiniBatch, layout: Layout, method: Method, expected: Update
+        name: str, batch: MiniBatch, partition: Partition, method: Method, expected: Update
     ) -> Check:
         try:
-            actual = trainer(batch, layout, method)
+            actual = trainer(batch, partition, method)
         except Exception as error:  # Any exception of a trainer is a failed check.
             return Check(name, False, f"{type(error).__name__}: {error}".splitlines()[0][:120])
         return _compared(name, actual, expected)
@@ -96,16 +95,18 @@ def run_checks(trainer: Trainer, method_name: str) -> list[Check]:
         expected = trainer(batch, whole(batch), method)
     except Exception:  # The checks above report it; there is nothing to compare with.
         return checks
-    checks += [check(name, batch, layout, method, expected) for name, layout in LAYOUTS.items()]
+    checks += [
+        check(name, batch, partition, method, expected) for name, partition in PARTITIONS.items()
+    ]
     wider = torch.cat([expected.gradient, expected.gradient.new_zeros(len(batch.mask), 3)], dim=1)
     order = torch.tensor(ORDER)
     changes = {"the same in another order": (batch.take(order), expected.gradient[order])}
     for name, values in PADDINGS.items():
         changes[name] = (_pad(batch, 3, dict(zip(TABLES, values, strict=True))), wider)
-    for name, (changed, gradient) in changes.items():
-        update = Update(expected.loss, gradient)
-        checks.append(check(name, changed, whole(changed), method, update))
-    return checks
+    return checks + [
+        check(name, changed, whole(changed), method, Update(expected.loss, gradient))
+        for name, (changed, gradient) in changes.items()
+    ]
 
 
 def _compared(name: str, actual: Update, expected: Update) -> Check:
@@ -132,7 +133,7 @@ def _pad(batch: MiniBatch, columns: int, padding: dict[str, float]) -> MiniBatch
 def conventions(trainer: Trainer, method_name: str) -> dict[str, str]:
     """Return the conventions of a trainer that is meant to implement a method: question -> answer."""
     batch, method = probe(method_name), METHODS[method_name]
-    update = trainer(batch, PROBE_LAYOUT, method)
+    update = trainer(batch, PROBE_PARTITION, method)
     keep = update.gradient != 0
     answers = {SCOPE: NOT_APPLICABLE, POLICY: NOT_APPLICABLE}
     if method.reads != "none":
@@ -175,8 +176,8 @@ def _divisor(update: Update, keep: Tensor, batch: MiniBatch, method: Method) -> 
 def _divisors(keep: Tensor, mask: Tensor) -> dict[str, Tensor]:
     """Return the divisors of known trainers on the probe, (B, 1) each, with the engine's mean over ranks."""
     means = torch.zeros(len(mask), 1, dtype=torch.double)
-    for rank, rows in zip(PROBE_LAYOUT, RANKS, strict=True):
-        means[rows] = float(len(rank) * len(PROBE_LAYOUT))
+    for rank, rows in zip(PROBE_PARTITION, RANKS, strict=True):
+        means[rows] = float(len(rank) * len(PROBE_PARTITION))
     known = {}
     counts = {"kept tokens": keep} | ({} if keep.equal(mask) else {"all tokens": mask})
     for what, counted in counts.items():
@@ -191,11 +192,7 @@ def _divisors(keep: Tensor, mask: Tensor) -> dict[str, Tensor]:
 
 
 def report(trainer: Trainer, name: str, method: str) -> tuple[list[str], bool]:
-    """Return lines with all checks and conventions, and whether all checks hold.
-
-    Raises:
-        ValueError: the method has no fixtures.
-    """
+    """Return lines with all checks and conventions, and whether all checks hold."""
     checks = run_checks(trainer, method)
     holds = all(check.holds for check in checks)
     width = max(len(check.name) for check in checks)
@@ -213,11 +210,7 @@ def report(trainer: Trainer, name: str, method: str) -> tuple[list[str], bool]:
 
 
 def find_trainer(name: str) -> tuple[Trainer, str]:
-    """Return a shipped trainer or the function of a module, and the method that it is meant to implement.
-
-    Raises:
-        ValueError: there is no such trainer.
-    """
+    """Return a shipped trainer or the function of a module, and the method that it is meant to implement."""
     module, colon, function = name.partition(":")
     if not colon:
         from stapo.core.conformance.trainers import TRAINERS

@@ -1,4 +1,4 @@
-"""The shipped trainers: the suite's own update, and TRL's losses.
+"""The shipped trainers: the update of this package, and TRL's losses.
 
 Both run their real code; only the forward pass of the model is replaced by the tables of the mini-batch.
 Ranks are threads, which exchange tensors when the code under test calls Accelerate.
@@ -21,10 +21,10 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 from trl import GRPOConfig, GRPOTrainer
 
-from stapo.core.conformance.batches import Layout, MiniBatch, Trainer, Update
+from stapo.core.conformance.batches import MiniBatch, Partition, Trainer, Update
 from stapo.core.methods import Method
-from stapo.core.ranks import Ranks
-from stapo.core.update import update
+from stapo.core.ranks import AcceleratorRanks
+from stapo.core.update import accumulate_gradient
 
 PATIENCE = 20.0
 """Maximum time that a rank waits for the others, in seconds."""
@@ -78,10 +78,10 @@ class RankAccelerator:
         torch.autograd.backward(loss)
 
 
-def on_ranks(layout: Layout, run: Callable[[RankAccelerator], Update]) -> Update:
+def on_ranks(partition: Partition, run: Callable[[RankAccelerator], Update]) -> Update:
     """Return loss and gradient averaged over ranks, as by Accelerate's engines."""
-    slots: list[Any] = [None] * len(layout)
-    barrier = threading.Barrier(len(layout), timeout=PATIENCE)
+    slots: list[Any] = [None] * len(partition)
+    barrier = threading.Barrier(len(partition), timeout=PATIENCE)
 
     def run_rank(rank: int) -> Update:
         try:
@@ -90,8 +90,8 @@ def on_ranks(layout: Layout, run: Callable[[RankAccelerator], Update]) -> Update
             barrier.abort()  # The others need not wait for it.
             raise
 
-    with ThreadPoolExecutor(len(layout)) as pool:
-        updates = list(pool.map(run_rank, range(len(layout))))
+    with ThreadPoolExecutor(len(partition)) as pool:
+        updates = list(pool.map(run_rank, range(len(partition))))
     gradient = torch.stack([update.gradient for update in updates]).mean(dim=0)
     return Update(sum(update.loss for update in updates) / len(updates), gradient)
 
@@ -148,13 +148,13 @@ def _result(loss: float, leaf: Tensor) -> Update:
     return Update(loss, torch.zeros_like(leaf) if leaf.grad is None else leaf.grad)
 
 
-def _ours(batch: MiniBatch, layout: Layout, method: Method) -> Update:
-    """Run the suite's own update.
+def _ours(batch: MiniBatch, partition: Partition, method: Method) -> Update:
+    """Run the update of this package.
 
-    It forms its own micro-batches: of the layout, only the number of ranks and the size of the largest
+    It forms its own micro-batches: of the partition, only the number of ranks and the size of the largest
     micro-batch are used.
     """
-    tokens = max(len(rows) for rank in layout for rows in rank) * batch.mask.shape[1]
+    tokens = max(len(rows) for rank in partition for rows in rank) * batch.mask.shape[1]
 
     def run(accelerator: RankAccelerator) -> Update:
         leaf = batch.logps.clone().requires_grad_()
@@ -164,14 +164,16 @@ def _ours(batch: MiniBatch, layout: Layout, method: Method) -> Update:
             longest = max(int(batch.mask[rows].sum(dim=1).max()), 1)
             return leaf[rows, :longest], batch.entropies[rows, :longest]
 
-        ranks = Ranks(accelerator, model=None)
-        loss, _ = update(forward, batch, method, ranks, group_size=1, micro_batch_tokens=tokens)
+        ranks = AcceleratorRanks(accelerator)
+        loss, _ = accumulate_gradient(
+            forward, batch, method, ranks, group_size=1, micro_batch_tokens=tokens
+        )
         return _result(loss.item(), leaf)
 
-    return on_ranks(layout, run)
+    return on_ranks(partition, run)
 
 
-def _trl(batch: MiniBatch, layout: Layout, method: Method) -> Update:
+def _trl(batch: MiniBatch, partition: Partition, method: Method) -> Update:
     """Run TRL's `_compute_loss` for each micro-batch, with clip and KL coefficient of the method.
 
     TRL 1.16 divides the sum of a micro-batch by (response tokens of all ranks / number of ranks).
@@ -179,7 +181,7 @@ def _trl(batch: MiniBatch, layout: Layout, method: Method) -> Update:
     inputs = _inputs(batch)
 
     def run(accelerator: RankAccelerator) -> Update:
-        micro_batches = layout[accelerator.process_index]
+        micro_batches = partition[accelerator.process_index]
         trainer, leaf = copy.copy(_shell()), batch.logps.clone().requires_grad_()
         trainer.accelerator, trainer.beta = accelerator, method.kl_coefficient
         trainer.epsilon_low, trainer.epsilon_high = method.clip_low, method.clip_high
@@ -196,7 +198,7 @@ def _trl(batch: MiniBatch, layout: Layout, method: Method) -> Update:
             total += loss.item()
         return _result(total, leaf)
 
-    return on_ranks(layout, run)
+    return on_ranks(partition, run)
 
 
 TRAINERS: dict[str, tuple[Trainer, str]] = {"ours": (_ours, "stapo"), "trl-dapo": (_trl, "justrl")}

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from rich.console import Console
 from rich.text import Text
 
-from stapo.core.saving import seconds_between
+from stapo.core.files import checkpoint_interval
 from stapo.suite.job import Job
 from stapo.suite.jobs import jobs_of
 from stapo.suite.models.shapes import Shape, shape_of
@@ -161,7 +161,7 @@ def training_seconds(study: Study, size: str, method: str, device: Device, gpus:
     state = WEIGHT_BYTES * shape_of(study.models[size]).parameters * STATES_PER_PARAMETER
     saving = state / SAVED_BYTES_PER_SECOND
     seconds = rollouts * update_seconds(study, size, method, batch, device, gpus)
-    checkpoints = seconds / seconds_between(saving)
+    checkpoints = seconds / checkpoint_interval(saving)
     if training.checkpoint_every:
         checkpoints = training.steps / training.checkpoint_every
     return seconds + checkpoints * saving

@@ -37,7 +37,7 @@ from stapo.core.objective import (
 )
 from stapo.core.objective.diagnostics import gradient_norm_bounds, logit_gradient_norm_sq
 from stapo.core.objective.selection import Scope
-from stapo.core.ranks import Ranks
+from stapo.core.ranks import AcceleratorRanks
 from stapo.core.shared_prompts import first_predicting
 from stapo.core.trainer import RecorderFactory
 from stapo.suite.models.worlds import Marks, marks_of
@@ -195,7 +195,7 @@ class TokenRecorder:
         self.current.append(outputs[:, index, positions])
         self.hidden.append(states.flatten(0, 1)[first[index] + positions])
 
-    def line(self, ranks: Ranks) -> dict[str, Any]:
+    def line(self, ranks: AcceleratorRanks) -> dict[str, Any]:
         """Return the record of the step, the same on every rank; all ranks must call this."""
         texts = self._texts()
         computed = self._gather_ranks(ranks, texts["token_id"])
@@ -221,7 +221,7 @@ class TokenRecorder:
         return ids
 
     @torch.no_grad()
-    def _gather_ranks(self, ranks: Ranks, tokens: list[int]) -> Tensor:
+    def _gather_ranks(self, ranks: AcceleratorRanks, tokens: list[int]) -> Tensor:
         """Return what the passes of all ranks computed.
 
         Returns:

@@ -12,7 +12,7 @@ from unittest.mock import patch
 import pytest
 from training_jobs import TRAINING, assert_same, job_in, metrics, parity_reward, run
 
-from stapo.core import attempts as attempts_module, checkpoints as module, saving
+from stapo.core import attempts as attempts_module, checkpoints as module, files
 from stapo.core.checkpoints import (
     ROLLOUT_FILE,
     SEAL,
@@ -170,7 +170,7 @@ def test_without_a_number_of_steps_checkpoints_are_written_by_time(
     """On a clock of 50 s per look, which is once after each step, and before and after each checkpoint."""
     clock = SimpleNamespace(monotonic=partial(next, count(0.0, 50.0)))
     with (
-        patch.multiple(saving, LEAST_SECONDS=least, MOST_SHARE=share),
+        patch.multiple(files, LEAST_SECONDS=least, MOST_SHARE=share),
         patch.object(module, "time", clock),
         patch.object(run_module, "_publish", side_effect=KeyboardInterrupt),
         pytest.raises(KeyboardInterrupt),

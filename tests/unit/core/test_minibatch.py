@@ -20,7 +20,7 @@ def test_each_sequence_once_within_the_budget_and_as_many_passes_on_all_ranks(
 ):
     prompts, responses = torch.tensor(lengths).T
     rows = torch.arange(len(lengths))
-    by_rank = micro_batches_by_rank(prompts, responses, rows, budget, num_ranks, layout)
+    by_rank = micro_batches_by_rank((prompts, responses), rows, budget, num_ranks, layout)
     assert len(by_rank) == num_ranks
     assert len({len(parts) for parts in by_rank}) == 1
     found = [row for parts in by_rank for part in parts for row in part.tolist()]
@@ -59,7 +59,9 @@ def test_with_shared_prompts_groups_are_together_and_the_budget_holds(groups, le
     prompts = torch.tensor([prompt for prompt, _ in groups]).repeat_interleave(4)
     responses = torch.tensor([length for _, lengths in groups for length in lengths])
     rows = torch.tensor([row for row in range(4 * len(groups)) if row not in left_out], dtype=int)
-    parts = [part.tolist() for part in micro_batches(prompts, responses, rows, budget, "shared", 4)]
+    parts = [
+        part.tolist() for part in micro_batches((prompts, responses), rows, budget, "shared", 4)
+    ]
     assert sorted(row for part in parts for row in part) == rows.tolist()
 
     def positions(part: list[int]) -> int:
@@ -76,8 +78,10 @@ def test_with_shared_prompts_groups_are_together_and_the_budget_holds(groups, le
 
 def test_sequences_of_equal_length_are_divided_in_the_order_of_the_rows():
     """Every rank computes the division by itself: no two may sort ties differently."""
-    lengths = torch.ones(4000, dtype=torch.long)  # long enough for an unstable sort to shuffle
+    lengths = (
+        torch.ones(4000, dtype=torch.long),
+    ) * 2  # long enough for an unstable sort to shuffle
     rows = torch.arange(4000)
-    assert torch.equal(torch.cat(micro_batches(lengths, lengths, rows, 100)), rows)
-    for rank, parts in enumerate(micro_batches_by_rank(lengths, lengths, rows, 100, 2)):
+    assert torch.equal(torch.cat(micro_batches(lengths, rows, 100)), rows)
+    for rank, parts in enumerate(micro_batches_by_rank(lengths, rows, 100, 2)):
         assert torch.equal(torch.cat(parts), rows[rank::2])

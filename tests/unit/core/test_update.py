@@ -34,8 +34,8 @@ from stapo.core.methods import METHODS, SELECTION_SPECS, Part
 from stapo.core.metrics import rollout_mismatch
 from stapo.core.minibatch import MiniBatch
 from stapo.core.objective import SELECTIONS
-from stapo.core.ranks import Ranks
-from stapo.core.update import update
+from stapo.core.ranks import AcceleratorRanks
+from stapo.core.update import accumulate_gradient
 
 pytestmark = pytest.mark.rounding
 
@@ -239,7 +239,7 @@ class Model:
         return self.leaf[rows], self.leaf[rows].abs()
 
 
-ALONE = Ranks(RankAccelerator.alone())
+ALONE = AcceleratorRanks(RankAccelerator.alone())
 SETTINGS: dict[str, Any] = {"group_size": 3, "micro_batch_tokens": 4}
 
 
@@ -248,7 +248,9 @@ def test_a_mini_batch_without_any_token_changes_nothing(name: str) -> None:
     logps, batch = tables(mask=torch.zeros(3, 2, dtype=torch.bool))
     batch = replace(batch, proxy_logps=logps)
     model = Model(logps)
-    loss, record = update(model, batch, METHODS[name], ALONE, statistics="current", **SETTINGS)
+    loss, record = accumulate_gradient(
+        model, batch, METHODS[name], ALONE, statistics="current", **SETTINGS
+    )
     assert loss == 0
     assert model.leaf.grad is None
     assert (record.num_tokens, record.entropy, record.kept_fraction, record.kl) == (0, 0, 0, 0)
@@ -259,7 +261,7 @@ def test_a_mini_batch_without_any_token_changes_nothing(name: str) -> None:
 def test_statistics_of_the_current_policy_keep_their_precision() -> None:
     logps, batch = tables()
     batch, seen = replace(batch, rollout_logps=logps - 0.5), []
-    _, record = update(
+    _, record = accumulate_gradient(
         Model(logps / 3), batch, METHODS["stapo-v2"], ALONE, statistics="current",
         selected=lambda *tables: seen.extend(tables[:2]), **SETTINGS,
     )  # fmt: skip
@@ -272,7 +274,7 @@ def test_statistics_of_the_current_policy_keep_their_precision() -> None:
 def test_a_response_without_advantage_has_the_gradient_of_a_penalty() -> None:
     logps, batch = tables(mask=torch.tensor([[True, True], [True, True], [True, False]]))
     model = Model(logps)
-    update(model, batch, METHODS["entropy-bonus"], ALONE, **SETTINGS)
+    accumulate_gradient(model, batch, METHODS["entropy-bonus"], ALONE, **SETTINGS)
     assert (model.leaf.grad[2] != 0).tolist() == [True, False]
 
 
@@ -281,7 +283,7 @@ def test_a_divisor_counts_all_tokens_or_the_longest_response_where_a_method_says
     keep = torch.tensor([[True, False], [True, True], [True, True]])
     for divisor, weight in (("kept", 1 / 5), ("all", 1 / 6)):
         given = replace(METHODS["justrl"], divisor=divisor), batch, keep, logps, -logps, 3, 2, None
-        assert TokenTables.build(*given).weights[0].tolist() == pytest.approx([weight, 0])
+        assert TokenTables.build(*given).loss_weights[0].tolist() == pytest.approx([weight, 0])
     constant = METHODS["dr-grpo"]
     usual = replace(constant, aggregation="token_mean")
     losses = [Update(base, method, 0, "behaviour").loss for method in (constant, usual)]
@@ -289,7 +291,7 @@ def test_a_divisor_counts_all_tokens_or_the_longest_response_where_a_method_says
     assert losses[0] == pytest.approx(losses[1] * share, rel=1e-5)
 
 
-class Pair(Ranks):
+class Pair(AcceleratorRanks):
     """Two ranks, of which the other one keeps other tokens, or the same."""
 
     def __init__(self, differs: bool) -> None:
@@ -323,8 +325,8 @@ def test_a_selection_of_ones_own_returns_the_same_mask_on_all_ranks(
     before = batch.old_logps.clone()
     if error:
         with pytest.raises(ValueError, match=f"own: {error}"):
-            update(Model(logps), batch, method, Pair(differs), **SETTINGS)
+            accumulate_gradient(Model(logps), batch, method, Pair(differs), **SETTINGS)
     else:
-        update(Model(logps), batch, method, Pair(differs), **SETTINGS)
+        accumulate_gradient(Model(logps), batch, method, Pair(differs), **SETTINGS)
     # Whatever it does to its arguments.
     assert torch.equal(batch.old_logps, before)

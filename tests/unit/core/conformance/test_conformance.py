@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from stapo.core.conformance import (
-    Layout,
     MiniBatch,
+    Partition,
     Update,
     conventions,
     fixtures,
@@ -22,7 +22,7 @@ from stapo.core.objective import clipped_surrogate
 
 def trainer(
     batch: MiniBatch,
-    layout: Layout,
+    partition: Partition,
     method: Method,
     *,
     scope: str = "mini-batch",
@@ -34,13 +34,13 @@ def trainer(
     dtype: torch.dtype = torch.double,
 ) -> Update:
     """A plain trainer of one's own, right by default; every option is a known mistake."""
-    micro = [rows for rank in layout for rows in rank]
-    steps = range(max(len(rank) for rank in layout))
+    micro = [rows for rank in partition for rows in rank]
+    steps = range(max(len(rank) for rank in partition))
     parts = {
         "mini-batch": [[row for rows in micro for row in rows]],
-        "rank": [[row for rows in rank for row in rows] for rank in layout],
+        "rank": [[row for rows in rank for row in rows] for rank in partition],
         "micro-batch": micro,
-        "together": [[row for rank in layout for row in rank[i]] for i in steps],
+        "together": [[row for rank in partition for row in rank[i]] for i in steps],
     }
     keep = torch.zeros_like(batch.mask)
     for part in parts[scope]:
@@ -68,8 +68,10 @@ def trainer(
         "kept": values.sum() / keep.sum().clamp(min=1),
         "all": values.sum() / batch.mask.sum().clamp(min=1),
         "width": values.sum() / batch.mask.numel(),
-        "mean": sum(m / len(r) for m, r in zip(means, [r for r in layout for _ in r], strict=True))
-        / len(layout),
+        "mean": sum(
+            m / len(r) for m, r in zip(means, [r for r in partition for _ in r], strict=True)
+        )
+        / len(partition),
     }
     losses[divisor].backward()
     return Update(losses[divisor].item(), leaf.grad)
@@ -116,7 +118,7 @@ def test_other_mistakes_fail_a_check_of_their_name(mistake, failed):
 def test_padding_that_is_multiplied_by_zero_is_found():
     """0 x infinity is not 0: a mask that multiplies lets large numbers outside a response through."""
 
-    def multiplied(batch: MiniBatch, _: Layout, __: Method) -> Update:
+    def multiplied(batch: MiniBatch, _: Partition, __: Method) -> Update:
         leaf = batch.logps.float().requires_grad_()
         ratio = torch.exp(leaf - batch.old_logps.float()) ** 2
         loss = (ratio * batch.mask).sum()
@@ -151,7 +153,7 @@ def test_the_fixtures_follow_from_independent_loops(method):
 
 def test_finding_and_reporting(tmp_path, monkeypatch):
     (tmp_path / "mine.py").write_text(
-        "def update(batch, layout, method): raise ValueError('[red]no')\nnumber = 3"
+        "def update(batch, partition, method): raise ValueError('[red]no')\nnumber = 3"
     )
     monkeypatch.chdir(tmp_path)
     found, method = find_trainer("mine:update")

@@ -13,8 +13,8 @@ pytest.importorskip("trl", reason="TRL's trainer is judged here")
 from trl import GRPOTrainer
 
 from stapo.core.conformance import (
-    Layout,
     MiniBatch,
+    Partition,
     Update,
     conventions,
     report,
@@ -37,16 +37,16 @@ def example(name: str) -> ModuleType:
     return module
 
 
-def loop(batch: MiniBatch, layout: Layout, method: Method) -> Update:
+def loop(batch: MiniBatch, partition: Partition, method: Method) -> Update:
     leaf = batch.logps.clone().requires_grad_()
     loss = example("pytorch_loop").accumulate(
         lambda rows: leaf[rows], batch.old_logps, batch.old_entropies, batch.advantages, batch.mask,
-        [torch.tensor(rows) for rank in layout for rows in rank], **method.selection_args,
+        [torch.tensor(rows) for rank in partition for rows in rank], **method.selection_args,
     )  # fmt: skip
     return Update(loss, leaf.grad)
 
 
-def trl(batch: MiniBatch, layout: Layout, method: Method) -> Update:
+def trl(batch: MiniBatch, partition: Partition, method: Method) -> Update:
     trainer = copy.copy(trainers._shell())
     trainer.__class__ = type("Judged", (example("trl_grpo").S2TTrainer,), {})
     trainer.selection = dict(method.selection_args)
@@ -59,7 +59,7 @@ def trl(batch: MiniBatch, layout: Layout, method: Method) -> Update:
         patch.setattr(GRPOTrainer, "_generate_and_score_completions", lambda *_: dict(rollout))
         selected = trainer._generate_and_score_completions([])
         patch.setattr(trainers, "_inputs", lambda _: selected)
-        return trainers._trl(batch, layout, method)
+        return trainers._trl(batch, partition, method)
 
 
 @pytest.fixture(autouse=True)
@@ -76,24 +76,24 @@ def verl(monkeypatch):
         monkeypatch.setitem(sys.modules, name, SimpleNamespace(**content))
 
 
-def verl_update(batch: MiniBatch, layout: Layout, method: Method) -> Update:
+def verl_update(batch: MiniBatch, partition: Partition, method: Method) -> Update:
     """Do what veRL's FSDP engine does with a mini-batch: count tokens on all ranks, sum, average."""
     module = example("verl_policy_loss")
     advantages = batch.advantages.unsqueeze(1) * batch.mask
     tables = batch.old_logps, batch.old_entropies, advantages, batch.mask
     keep = module.kept_tokens(*tables, 1, len(batch.mask), **method.selection_args)
-    info = {"batch_num_tokens": int(keep.sum()), "dp_size": len(layout)}
+    info = {"batch_num_tokens": int(keep.sum()), "dp_size": len(partition)}
     info["global_batch_size"] = len(keep)
     low, high = method.clip_low, method.clip_high
     config = SimpleNamespace(clip_ratio_low=low, clip_ratio_high=high, global_batch_info=info)
     leaf, loss = batch.logps.clone().requires_grad_(), 0.0
-    for rows in (rows for rank in layout for rows in rank):
+    for rows in (rows for rank in partition for rows in rank):
         part, _ = module.policy_loss(
             old_log_prob=batch.old_logps[rows], log_prob=leaf[rows], advantages=advantages[rows],
             response_mask=keep[rows], loss_agg_mode="token-mean", config=config, rollout_is_weights=None,
         )  # fmt: skip
-        (part / len(layout)).backward()
-        loss += part.item() / len(layout)
+        (part / len(partition)).backward()
+        loss += part.item() / len(partition)
     return Update(loss, leaf.grad)
 
 

@@ -12,8 +12,8 @@ pytest.importorskip("trl", reason="TRL's losses are compared here")
 from stapo.core.conformance.trainers import RankAccelerator, _inputs, _shell
 from stapo.core.methods import METHODS, Method
 from stapo.core.minibatch import MiniBatch
-from stapo.core.ranks import Ranks
-from stapo.core.update import update
+from stapo.core.ranks import AcceleratorRanks
+from stapo.core.update import accumulate_gradient
 
 BONUS = {"use_adaptive_entropy": False, "_entropy_bonus_enabled": True, "entropy_coef": 0.02}
 CASES: dict[str, tuple[Method, dict[str, Any]]] = {
@@ -69,8 +69,8 @@ def of_trl(batch: MiniBatch, logps: torch.Tensor, given: dict[str, Any]) -> tupl
 
 def of_ours(batch: MiniBatch, logps: torch.Tensor, method: Method) -> tuple[float, Any]:
     leaf = torch.stack([logps, batch.old_entropies]).requires_grad_()
-    loss, _ = update(
-        lambda rows: leaf[:, rows].unbind(), batch, method, Ranks(RankAccelerator.alone(), model=None),
+    loss, _ = accumulate_gradient(
+        lambda rows: leaf[:, rows].unbind(), batch, method, AcceleratorRanks(RankAccelerator.alone()),
         group_size=4, micro_batch_tokens=10_000, max_response_tokens=9,
     )  # fmt: skip
     return loss.item(), leaf.grad
