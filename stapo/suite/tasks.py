@@ -98,11 +98,7 @@ def asking(definition: Mapping[str, Any], instruction: str) -> dict[str, Any]:
 
 
 def instruction_of(definition: Mapping[str, Any]) -> str:
-    """Return what a task appends to each question.
-
-    Raises:
-        ValueError: `doc_to_text` of the task is no function of `stapo.suite.evaluation.task`.
-    """
+    """Return what a task appends to each question."""
     name = str(definition["doc_to_text"]).rpartition(".")[2]
     if name not in INSTRUCTIONS:
         known = ", ".join(INSTRUCTIONS)

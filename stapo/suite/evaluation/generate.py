@@ -89,9 +89,6 @@ def generate(
     """Write the responses to every benchmark; return how many had to be generated.
 
     `config` is everything that determines the responses, except the benchmark; `work` contains the stores.
-
-    Raises:
-        DamagedFileError: the checkpoint differs from its checksums.
     """
     only_ours()
     require_whole(model)

@@ -65,9 +65,6 @@ def grade_answers(
     """Return the grade of each (trusted gold, untrusted answer), in the same order.
 
     Equal pairs are graded once. The worker starts when needed and ends with this process.
-
-    Raises:
-        RuntimeError: a worker does not start.
     """
     asked = {(gold, answer) for gold, answer in pairs if answer is not None}
     grades = {pair: told for pair in asked if (told := _obvious(*pair))}

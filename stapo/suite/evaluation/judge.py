@@ -13,7 +13,7 @@ import re
 import resource
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,7 @@ from sympy.core.cache import clear_cache
 from sympy.core.random import seed
 from sympy.core.relational import _Greater as GreaterThan, _Less as LessThan
 
-from stapo.suite.evaluation.notation import Replacement, in_radians, rewritten, without_unit
+from stapo.suite.evaluation.notation import in_radians, rewritten, without_unit
 
 if TYPE_CHECKING:  # A worker has no need of Parquet.
     from stapo.suite.records.scores import Verdict
@@ -36,28 +36,7 @@ KNOWN = {r"\frac{2x}{2}": "correct", r"\frac{x}{2}": "wrong"}
 """Answers to x and their verdicts. A broken environment must not grade: all answers would be wrong."""
 START_SECONDS = 60.0
 
-SCIENTIFIC = re.compile(
-    r"(?<![\w.])([-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))[eE]\+?(-?)0*([0-9]+)(?!\.?\w)"
-)
 DOTS = r"\\[lcvd]?dots(?![a-zA-Z])|\.\.\."
-REWRITING: tuple[tuple[re.Pattern[str], Replacement], ...] = (
-    # Minerva 4.5e33, read as 4.5 times e times 33.
-    (SCIENTIFIC, r"\1\\times10^{\2\3}"),
-    # Minerva -1./3, which cannot be parsed.
-    (re.compile(r"(?<=[0-9])\./"), "/"),
-    # Minerva 1.25 as \text{1.25}: #37 is solved for integers only.
-    (re.compile(r"\\text\s*\{\s*([-+]?[0-9]*\.[0-9]+)\s*\}"), r"\1"),
-    # MATH 6+9i: only a separate i is read as the imaginary unit, so that 6+9i and 6+9 i differ.
-    (re.compile(r"(?<=[0-9])i(?![a-zA-Z])"), " i"),
-    # Minerva y^{\prime}+r y-r x(t)=0 with an apostrophe; of several, math-verify drops all but the first.
-    (re.compile(r"(?<=[a-zA-Z])'+"), lambda match: "^{" + r"\prime" * len(match[0]) + "}"),
-    # Minerva E_{1},E_{2}: E is read as Euler's number, which has no index.
-    (re.compile(r"(?<![a-zA-Z\\])E_"), r"\\Xi_"),
-    # OlympiadBench m_{\max } and Minerva L_{\odot}: a command as index cannot be parsed.
-    (re.compile(r"_\s*\{\s*\\(max|min|odot)\s*\}"), r"_{\1}"),
-)
-"""Patterns in golds and answers -> what math-verify reads in the same way."""
-
 BASED = re.compile(r"(?:.*=)?\s*\(?([0-9A-Z]+)\)?\s*_\s*\{?([0-9]+)\}?")
 """A number and its base: MATH 2516_8. math-verify drops the base."""
 LETTER = re.compile("[a-zA-Z]")
@@ -82,7 +61,7 @@ tries for minutes to simplify those of large numbers (Minerva 7e37)."""
 def judge(gold: str, answer: str) -> "Verdict":
     """Return our verdict on an answer."""
     try:
-        return _verdict(_rewritten(gold), _rewritten(answer))
+        return _verdict(rewritten(gold), rewritten(answer))
     except Exception:  # As in math-verify, an error of sympy means that the two are not equal.
         return "wrong"
 
@@ -93,23 +72,22 @@ def is_accepted(gold: str, answer: str) -> bool:
     return bool(verify(*plain, timeout_seconds=None))
 
 
-def _rewritten(text: str) -> str:
-    text = rewritten(text)
-    for pattern, replacement in REWRITING:
-        text = pattern.sub(replacement, text)
-    return text
+def _text_verdict(gold: str, answer: str) -> bool | None:
+    """Return whether texts that math-verify misreads are equal, None for all others."""
+    bare, other = _bare(gold), _bare(answer)
+    if AS_TEXT.search(gold):
+        return bare == other
+    # An answer without a base has that of the question.
+    if (ours := BASED.fullmatch(gold)) and (theirs := BASED.fullmatch(answer)):
+        return ours.groups() == theirs.groups()
+    if _differ_in_brackets(gold, answer):
+        return False
+    return True if bare.strip("()") == other.strip("()") and TEXT.fullmatch(gold) else None
 
 
 def _verdict(gold: str, answer: str) -> "Verdict":
-    if AS_TEXT.search(gold):
-        return "correct" if _bare(gold) == _bare(answer) else "wrong"
-    # An answer without a base has that of the question.
-    if (ours := BASED.fullmatch(gold)) and (theirs := BASED.fullmatch(answer)):
-        return "correct" if ours.groups() == theirs.groups() else "wrong"
-    if _differ_in_brackets(gold, answer):
-        return "wrong"
-    if _bare(gold).strip("()") == _bare(answer).strip("()") and TEXT.fullmatch(gold):
-        return "correct"
+    if (equal := _text_verdict(gold, answer)) is not None:
+        return "correct" if equal else "wrong"
     # Letters but for a word at the end are variables: then the last one may be a variable, not a unit.
     plain = COMMAND.sub("", gold)
     units = VARIABLE.search(gold) is None and LETTER.search(LAST_WORD.sub("", plain)) is None
@@ -189,25 +167,39 @@ def _read(text: str, units: bool) -> list[Any]:
         basic_latex=True, units=units, malformed_operators=True, nits=True, boxed="all"
     )
     latex = LatexExtractionConfig(
-        try_extract_without_anchor=False,
-        boxed_match_priority=0,
-        normalization_config=normal,
+        try_extract_without_anchor=False, boxed_match_priority=0, normalization_config=normal
     )
     options: dict[str, Any] = {"extraction_mode": "first_match", "parsing_timeout": None}
     values: list[Any] = parse(rf"\boxed{{{text}}}", [latex], **options)
-    return [_sound(value) for value in values if not _is_undefined(value)]
+    return [
+        _replaced(value, sympy.Derivative, _symbol)
+        for value in values
+        # Everything would be equal to a pole.
+        if not (isinstance(value, sympy.Basic) and value.has(sympy.zoo, sympy.nan))
+    ]
 
 
-def _is_undefined(value: Any) -> bool:
-    r"""Return whether a reading has a pole: everything would be equal to it."""
-    return isinstance(value, sympy.Basic) and bool(value.has(sympy.zoo, sympy.nan))
+def _symbol(derivative: Any) -> Any:
+    """Return a symbol for a derivative: of dM/dt, which has no M in it, sympy makes 0."""
+    return sympy.Symbol(str(derivative))
 
 
-def _sound(value: Any) -> Any:
-    """Return a reading with a symbol for each derivative: of dM/dt, which has no M in it, sympy makes 0."""
-    if not isinstance(value, sympy.Basic):
+def _imaginary(symbol: Any) -> Any:
+    r"""Return the imaginary unit for i, as in e^{i\pi/3}; math-verify reads it in 9 i alone."""
+    return sympy.I if symbol.name == "i" else None
+
+
+def _positive(symbol: Any) -> Any:
+    r"""Return a positive variable: Minerva \sqrt{4 \pi G \rho_{0} r_{0}^{2}} and #64, \sqrt{1/n}."""
+    return sympy.Symbol(symbol.name, positive=True)
+
+
+def _replaced(value: Any, kind: type, replacement: Callable[[Any], Any]) -> Any:
+    """Return a reading with something else for its parts of a kind, where the replacement is not None."""
+    if not isinstance(value, sympy.Expr if kind is sympy.Symbol else sympy.Basic):
         return value
-    return value.xreplace({term: sympy.Symbol(str(term)) for term in value.atoms(sympy.Derivative)})
+    terms = value.free_symbols if kind is sympy.Symbol else value.atoms(kind)
+    return value.xreplace({term: new for term in terms if (new := replacement(term)) is not None})
 
 
 def _equal(expected: list[Any], actual: list[Any]) -> bool:
@@ -225,12 +217,15 @@ def _equal(expected: list[Any], actual: list[Any]) -> bool:
         for value in (*expected, *actual)
     ):
         return False
-    imaginary = [[_with_unit(value) for value in side] for side in (expected, actual)]
-    if imaginary[0] != expected and imaginary[1] != actual and verify(*imaginary, **options):
-        return True
-    # Minerva \sqrt{4 \pi G \rho_{0} r_{0}^{2}} and #64, \sqrt{1/n}: variables are positive.
-    positive = [[_positive(value) for value in side] for side in (expected, actual)]
-    return positive != [expected, actual] and bool(verify(*positive, **options))
+    for replacement, sides in ((_imaginary, all), (_positive, any)):
+        new = [
+            [_replaced(value, sympy.Symbol, replacement) for value in side]
+            for side in (expected, actual)
+        ]
+        changed = (now != old for now, old in zip(new, (expected, actual), strict=True))
+        if sides(changed) and verify(*new, **options):
+            return True
+    return False
 
 
 def _as_vectors(expected: list[Any], actual: list[Any]) -> tuple[list[Any], list[Any]]:
@@ -251,11 +246,8 @@ def _as_tuples(values: list[Any]) -> list[Any]:
 def _as_set(value: Any) -> Any:
     """Return the union of a list of inequalities with one variable, as in x < -1 or x > 2."""
     relations = value.args if isinstance(value, sympy.FiniteSet) else ()
-    if len(relations) < 2 or not all(
-        isinstance(relation, LessThan | GreaterThan) for relation in relations
-    ):
-        return value
-    if len(value.free_symbols) != 1:
+    known = all(isinstance(relation, LessThan | GreaterThan) for relation in relations)
+    if len(relations) < 2 or not known or len(value.free_symbols) != 1:
         return value
     return sympy.Union(*(relation.as_set() for relation in relations))
 
@@ -271,19 +263,6 @@ def _are_far(expected: Any, actual: Any) -> bool:
     with suppress(TypeError):  # Infinity and what is not a number.
         return bool(abs(ours - theirs) > RELATIVE_TOLERANCE * sympy.Max(abs(ours), abs(theirs)))
     return False
-
-
-def _with_unit(value: Any) -> Any:
-    r"""Return a value with the imaginary unit for i, as in e^{i\pi/3}; math-verify reads it in 9 i alone."""
-    if not isinstance(value, sympy.Expr):
-        return value
-    return value.xreplace({symbol: sympy.I for symbol in value.free_symbols if symbol.name == "i"})
-
-
-def _positive(value: Any) -> Any:
-    if not isinstance(value, sympy.Expr):
-        return value
-    return value.xreplace({s: sympy.Symbol(s.name, positive=True) for s in value.free_symbols})
 
 
 def main(memory_bytes: int, seconds: float) -> None:

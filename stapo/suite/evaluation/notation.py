@@ -103,10 +103,7 @@ RULES: list[tuple[str, Replacement]] = [
     (rf"^\s*(?:(?:[=:]|\\(?:{CONCLUSIONS})(?![a-zA-Z]))\s*)+", ""),
     (r"\\!", ""),
     (r"(?<=[0-9])\\[,;: ](?=[0-9]{3}(?![0-9]))", ""),
-    (
-        rf"(?<!\\)\\[,;:! ]|(?<!\\)~|\\(?:{SPACES})(?![a-zA-Z])|\\[hv]space\*?\{{[^{{}}]*\}}",
-        " ",
-    ),
+    (rf"(?<!\\)\\[,;:! ]|(?<!\\)~|\\(?:{SPACES})(?![a-zA-Z])|\\[hv]space\*?\{{[^{{}}]*\}}", " "),
     (r"\\([lr])brace(?![a-zA-Z])", lambda match: r"\{" if match[1] == "l" else r"\}"),
     (
         r"\\(?:left|right|m?big[lrm]?|Big[lrm]?|bigg[lrm]?|Bigg[lrm]?)\s*"
@@ -151,6 +148,27 @@ RULES: list[tuple[str, Replacement]] = [
     (r"(?:(?<!\\)(?:[\s,;:~]|(?<!\.)\.(?!\.))|\\\\)+$", ""),
 ]
 COMPILED = [(re.compile(pattern, re.DOTALL), replacement) for pattern, replacement in RULES]
+SCIENTIFIC = re.compile(
+    r"(?<![\w.])([-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))[eE]\+?(-?)0*([0-9]+)(?!\.?\w)"
+)
+MISREAD: tuple[tuple[re.Pattern[str], Replacement], ...] = (
+    # Minerva 4.5e33, read as 4.5 times e times 33.
+    (SCIENTIFIC, r"\1\\times10^{\2\3}"),
+    # Minerva -1./3, which cannot be parsed.
+    (re.compile(r"(?<=[0-9])\./"), "/"),
+    # Minerva 1.25 as \text{1.25}: #37 is solved for integers only.
+    (re.compile(r"\\text\s*\{\s*([-+]?[0-9]*\.[0-9]+)\s*\}"), r"\1"),
+    # MATH 6+9i: only a separate i is read as the imaginary unit, so that 6+9i and 6+9 i differ.
+    (re.compile(r"(?<=[0-9])i(?![a-zA-Z])"), " i"),
+    # Minerva y^{\prime}+r y-r x(t)=0 with an apostrophe; of several, math-verify drops all but the first.
+    (re.compile(r"(?<=[a-zA-Z])'+"), lambda match: "^{" + r"\prime" * len(match[0]) + "}"),
+    # Minerva E_{1},E_{2}: E is read as Euler's number, which has no index.
+    (re.compile(r"(?<![a-zA-Z\\])E_"), r"\\Xi_"),
+    # OlympiadBench m_{\max } and Minerva L_{\odot}: a command as index cannot be parsed.
+    (re.compile(r"_\s*\{\s*\\(max|min|odot)\s*\}"), r"_{\1}"),
+)
+"""What math-verify would misread, in golds of the benchmarks, by pattern; after `RULES`."""
+
 UNIT = re.compile(
     rf"(?P<number>{NUMBER}|\\[dt]?frac\s*\{{[0-9]+\}}\s*\{{[0-9]+\}}|{NUMBER}\s*/\s*[0-9]+)"
     rf"\s*(?:\\text\w*\s*\{{[^{{}}]*\}}|(?!(?:{SCALES})\b)[a-zA-Z]{{3,}}(?:\s+[a-zA-Z]+)*)(?:\s*\^\s*\{{?[23]\}}?)?\.?"
@@ -168,6 +186,8 @@ def rewritten(text: str) -> str:
     text = _roots(text).strip()
     while text.startswith("{") and _closing(text, 0) == len(text) - 1:
         text = text[1:-1].strip()
+    for pattern, replacement in MISREAD:
+        text = pattern.sub(replacement, text)
     return text
 
 

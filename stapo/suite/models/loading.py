@@ -7,6 +7,7 @@ A checkpoint's `generation_config.json` is not read either: Transformers would t
 a rollout does not set itself, such as `min_p` or `suppress_tokens`.
 
 Weights are loaded completely or not at all: Transformers draws missing tensors at random, with a warning.
+What is absent, damaged or needs code of its own is a StudyError.
 """
 
 import re
@@ -56,12 +57,7 @@ def quiet() -> Iterator[None]:
 
 
 def load_tokenizer(path: Path | str, **settings: Any) -> Any:
-    """Return the tokenizer of a checkpoint; `settings` are arguments of `from_pretrained`.
-
-    Raises:
-        StudyError: the directory does not exist or has no tokenizer, the tokenizer needs its own code, or its
-            chat template fails.
-    """
+    """Return the tokenizer of a checkpoint; `settings` are arguments of `from_pretrained`."""
     if Path(path).is_dir() and not any((Path(path) / name).exists() for name in TOKENIZER):
         raise StudyError([f"{path}: no {TOKENIZER[0]}; give the directory of a whole checkpoint"])
     tokenizer = _local(
@@ -81,9 +77,6 @@ def end_token_ids(tokenizer: Any, end_tokens: Sequence[str]) -> tuple[int, ...]:
     """Return the ids that end a response: the tokenizer's end token, and a study's tokens that it knows.
 
     Training and evaluation use these ids and ignore any others in the checkpoint's configuration.
-
-    Raises:
-        StudyError: there are no such ids.
     """
     vocabulary = tokenizer.get_vocab()
     ends = {vocabulary[token] for token in end_tokens if token in vocabulary}
@@ -109,39 +102,23 @@ def load_model(path: Path | str, dtype: torch.dtype) -> Any:
     """Return the weights of a checkpoint, from safetensors, in memory as `dtype`.
 
     Its generation configuration is that of a model without `generation_config.json`.
-
-    Raises:
-        StudyError: the directory does not exist, the model needs its own code, or its weights are damaged or
-            not those of its configuration.
     """
     return _local(path, lambda: _from_safetensors(path, dtype))
 
 
 def load_config(path: Path) -> Any:
-    """Return the configuration of a checkpoint's language model.
-
-    Raises:
-        StudyError: it cannot be read, its architecture is unknown, or the model needs its own code.
-    """
+    """Return the configuration of a checkpoint's language model."""
     load = partial(AutoConfig.from_pretrained, path, trust_remote_code=False)
     return _local(path, load).get_text_config()
 
 
 def read_without_weights(path: Path) -> Any:
-    """Return a model on the meta device: its configuration, and the headers of its safetensors, are read.
-
-    Raises:
-        StudyError: it cannot be loaded, or its weights are not those of its configuration.
-    """
+    """Return a model on the meta device: its configuration, and the headers of its safetensors, are read."""
     return _local(path, lambda: _complete(path, device_map="meta"))
 
 
 def check_values(path: Path) -> None:
-    """Check the numbers in the safetensors of a directory.
-
-    Raises:
-        StudyError: a file is damaged, or a tensor has NaN, infinite or quantised values.
-    """
+    """Check the numbers in the safetensors of a directory."""
     for file in sorted(path.glob("*.safetensors")):
         _local(path, partial(_check_values, file))
 

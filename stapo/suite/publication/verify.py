@@ -75,9 +75,6 @@ def verify(folder: Path, say: Callable[[str], None] = lambda _: None) -> dict[st
 
     Returns:
         The document of `stapo verify --json`; `failed` says whether a check found anything.
-
-    Raises:
-        StudyError: it is no results folder.
     """
     checks: list[dict[str, Any]] = []
     with opened(folder) as (results, refused):
@@ -112,11 +109,7 @@ def _shown(line: str) -> str:
 
 @contextmanager
 def opened(folder: Path) -> Iterator[tuple[Results, list[str]]]:
-    """Yield the results of a folder, and a line for each file because of which nothing may be read.
-
-    Raises:
-        StudyError: it is no results folder.
-    """
+    """Yield the results of a folder, and a line for each file because of which nothing may be read."""
     study = read_published_study(folder)
     belongs = layout(study)
     with tempfile.TemporaryDirectory() as scratch:
