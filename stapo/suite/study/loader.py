@@ -2,7 +2,7 @@
 
 import errno
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
@@ -57,7 +57,7 @@ class Document:
     lines: dict[str, str] = field(default_factory=dict)
     """Place of every key and item, joined by dots -> `file:line`."""
 
-    def errors(self, problems: list[Problem]) -> list[str]:
+    def errors(self, problems: Iterable[Problem]) -> list[str]:
         """Return one line for each problem: its place, what is wrong, and the line in a file if known."""
         errors = []
         for at, message in problems:
@@ -107,11 +107,10 @@ def load_yaml(path: Path) -> Document:
     Raises:
         StudyError: the file is missing, not YAML, not a mapping, or has aliases.
     """
-    name, node = shown_path(path), None
-    text = read_text(path)
+    name, text = shown_path(path), read_text(path)
     if len(text) > MOST_CHARACTERS:
-        about = f"longer than {MOST_CHARACTERS:,} characters; write several studies"
-        raise StudyError([f"{name}: {about}"])
+        message = f"longer than {MOST_CHARACTERS:,} characters; write several studies"
+        raise StudyError([f"{name}: {message}"])
     try:
         node = READER.compose(text)
         if not isinstance(node, MappingNode):
@@ -125,55 +124,34 @@ def load_yaml(path: Path) -> Document:
         raise StudyError([f"{name}{line}: not YAML: {message}"]) from error
     except RecursionError as error:
         raise StudyError([f"{name}: too many brackets within brackets; write fewer"]) from error
-    except StudyError:
-        raise
-    except (YAMLError, ValueError, KeyError, TypeError, OverflowError) as error:
-        # Of a value that its tag or form promises and that cannot be made, such as 2026-13-45.
-        at = (
-            next((scalar for scalar in _scalars(node) if not _can_be_made(scalar)), None)
-            if node
-            else None
-        )
-        line = f":{at.start_mark.line + 1}" if at else ""
-        message = f"{at.value!r}: " if at else ""
-        message += " ".join(str(error).split())
-        raise StudyError([f"{name}{line}: not YAML: {message}; put text in quotes"]) from error
-
-
-def _scalars(node: Node) -> Iterator[ScalarNode]:
-    if isinstance(node, ScalarNode):
-        yield node
-    for child in node.value if not isinstance(node, ScalarNode) else ():
-        for inner in child if isinstance(child, tuple) else (child,):
-            yield from _scalars(inner)
-
-
-def _can_be_made(node: ScalarNode) -> bool:
-    try:
-        # Another one: after an error it takes the value for one that contains itself.
-        YAML(typ="safe", pure=True).constructor.construct_object(node)
-    except Exception:
-        return False
-    return True
+    except YAMLError as error:
+        raise StudyError([f"{name}: not YAML: {' '.join(str(error).split())}"]) from error
 
 
 def _lines(node: Node, name: str, place: str, seen: set[Node]) -> Iterator[tuple[str, str]]:
     """Yield place and `file:line` of all keys and items below a node.
 
     Raises:
-        StudyError: there is an alias. One may contain itself, and ten of ten of ten are many values.
+        StudyError: there is an alias, which may contain itself, or a value that is not what its form or tag
+            promises, such as 2026-13-45.
     """
     pairs = []
     if isinstance(node, MappingNode):
         pairs = [(key.value, key, inner) for key, inner in node.value]
     elif isinstance(node, SequenceNode):
         pairs = [(i, inner, inner) for i, inner in enumerate(node.value)]
+    elif isinstance(node, ScalarNode):
+        try:
+            READER.constructor.construct_object(node)
+        except (ValueError, KeyError, TypeError, OverflowError) as error:
+            line = f"{name}:{node.start_mark.line + 1}"
+            message = f"{node.value!r}: {' '.join(str(error).split())}; put text in quotes"
+            raise StudyError([f"{line}: not YAML: {message}"]) from error
     for key, at, inner in pairs:
+        line = f"{name}:{at.start_mark.line + 1}"
         if isinstance(node, MappingNode) and at.tag != TEXT_TAG:
-            raise StudyError(
-                [f"{name}:{at.start_mark.line + 1}: a key that is no text; put it in quotes"]
-            )
-        here, line = f"{place}.{key}" if place else str(key), f"{name}:{at.start_mark.line + 1}"
+            raise StudyError([f"{line}: a key that is no text; put it in quotes"])
+        here = f"{place}.{key}" if place else str(key)
         if inner in seen:
             raise StudyError([f"{line}: {here}: an alias; write the value itself"])
         seen.add(inner)

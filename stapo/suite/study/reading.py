@@ -1,8 +1,9 @@
-"""From files to a study: what it extends, the catalogue, the files that it names, and every error.
+"""From files to a study: what it extends, the catalogue, the files that it names, and its errors.
 
 A study says what to compare; `workflows/catalogue.yaml` says what can be chosen. Both are merged as
-Snakemake merges configuration files: mappings deeply, lists replaced. Relative paths mean the folder of the
-study file that contains them; a study that was read has absolute ones, and a published one names alone.
+Snakemake merges configuration files: mappings deeply, lists replaced. Then each setting is checked by itself,
+and if all are right, what they say together and the files that they name. Relative paths mean the folder of
+the study file that contains them; a study that was read has absolute ones, and a published one names alone.
 Checksums of the files that it names are settings of the study, and so part of fingerprints.
 
 A working directory keeps the merged study, in a file that is named by its content: jobs which wait on a
@@ -10,7 +11,6 @@ cluster or outlive their Snakemake continue with the version that they were star
 """
 
 import os
-import re
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from functools import reduce
@@ -62,7 +62,6 @@ CODE: tuple[Place, ...] = (
 )
 """Settings that name a function in a file, `*` for any name."""
 RESOLVED = "work/{study}/studies/{fingerprint}.json"
-WORD = re.compile(r"[\w+-]+(?:\.[\w+-]+)*")
 VARIABLE = "STAPO_STUDY"
 """Set for the jobs of a study: the file that they read it from."""
 KINDS = {"hub", "path", "gguf", "wheel", "file", "builder"}
@@ -76,12 +75,6 @@ NOTHING_TRAINED: dict[str, Any] = {
     },
 }  # fmt: skip
 """What a study without methods need not say, since nothing reads it."""
-STAND_INS = {
-    **NOTHING_TRAINED,
-    "evaluation": {"batch_size": 1, "max_response_tokens": 1},
-    "run": {"methods": [], "seeds": [0]},
-}
-"""In place of wrong settings without a default, while other errors are looked for."""
 
 
 def merge(base: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
@@ -230,46 +223,22 @@ def _study(document: Document, is_read: bool) -> Study:
     """Return the study of a merged document.
 
     Raises:
-        StudyError: with every error, one line each.
+        StudyError: all errors of single settings; without any, all between them and in files.
     """
     raw = document.content
     if isinstance(raw.get("run"), dict) and raw["run"].get("methods") == []:
         raw = {**merge(NOTHING_TRAINED, raw), "compare": None}
-    problems: list[Problem] = []
-    wrong: set[Any] = set()
-    study: Study | None = None
     try:
         study = Study.model_validate(raw)
     except ValidationError as error:
-        problems = [*field_problems(error, raw)]
-        study, wrong = _rest(raw, [place for place, _ in problems])
-    content = resolved_content(study) if study else {}
-    if study:
-        others = [*cross_problems(study), *_problems_of_files(study, content, is_read)]
-        if is_read and not others:
-            others = [*gold_problems(study)]
-        problems += [
-            problem for problem in others if not wrong & {*problem[0], *WORD.findall(problem[1])}
-        ]
+        raise StudyError(document.errors(field_problems(error, raw))) from error
+    content = resolved_content(study)
+    problems = [*cross_problems(study), *_problems_of_files(study, content, is_read)]
+    if is_read and not problems:
+        problems = [*gold_problems(study)]
     if problems:
         raise StudyError(document.errors(problems))
     return Study.model_validate(content)
-
-
-def _rest(raw: dict[str, Any], wrong: list[Place]) -> tuple[Study | None, set[Any]]:
-    """Return a study without its wrong settings, None if that is none, and the names of what was left out."""
-    left, names = deepcopy(raw), set[Any]()
-    for above in (0, 1):  # What is missing makes its section wrong.
-        for place in wrong:
-            path = tuple(key for key in place if isinstance(key, str))[: len(place) - above]
-            for section, _ in [*matching(left, path)] if path else ():
-                section.pop(path[-1])
-            names.update(path[-1:])
-        try:
-            return Study.model_validate(merge(STAND_INS, left)), names
-        except ValidationError as error:
-            wrong = [place for place, _ in field_problems(error, left)]
-    return None, names
 
 
 def _problems_of_files(study: Study, content: dict[str, Any], is_read: bool) -> Iterator[Problem]:

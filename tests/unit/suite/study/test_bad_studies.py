@@ -20,22 +20,24 @@ TABLE = [
         'training.epochs: unknown key; remove it or correct its spelling',
         'run.seeds: List should have at least 1 item after validation, not 0',
         'traning: unknown key; did you mean training? remove it or correct its spelling (s.yaml:4)']),
-    # Of both kinds at once: of single settings and across them, but not of what is wrong itself.
-    ('training: {steps: x, prompts_per_mini_batch: 24}\nmodels: {m: {hub: a/b}}\nevaluation: {seed: x}\n'
-        'run: {sizes: [m], seeds: [-1], methods: [dapo], benchmarks: [own]}\n'
-        'benchmarks: {own: {file: absent, samples: 1}}', [
+    # Single settings come first; here a mini-batch does not divide the batch either.
+    ('training: {steps: x, prompts_per_mini_batch: 24}\nmodels: {m: {hub: a/b}}\nrun: {seeds: [-1]}\n'
+        'benchmarks: {chain-3: {row: 3}}\nmethods: {mine: {base: stapo, alpha: 2}}', [
         'models.m.revision: missing; add it (s.yaml:4)', 'training.steps: Input should be a valid integer',
-        'evaluation.seed: Input should be a valid integer',
-        'run.seeds.0: Input should be greater than or equal to 0', "run.methods: unknown name 'dapo'",
+        'methods.mine.alpha: Input should be less than or equal to 1',
+        'benchmarks.chain-3.row: unknown key; did you mean rows? remove it or correct its spelling',
+        'run.seeds.0: Input should be greater than or equal to 0']),
+    ('training: {prompts_per_mini_batch: 24}\nrun: {methods: [dapo], benchmarks: [own]}\n'
+        'benchmarks: {own: {file: absent, samples: 1}}', [
+        "run.methods: unknown name 'dapo'",
         'training.prompts_per_mini_batch: 24 does not divide prompts_per_batch',
         'benchmarks.own.file: absent: No such file']),
     ('methods: {grpo: {tau_p: 0.1}, mine: {base: stapoo}, other: {tau_p: 0.1}}', [
         "methods.mine.base: unknown name 'stapoo'; did you mean stapo? known:",
         "methods.other: unknown name 'other'; known: grpo, 20-entropy,",
         'methods.grpo.tau_p: the selection of grpo has no such setting; it takes none (s.yaml:3)']),
-    ('methods: {mine: {base: stapo, weighting: by_probability, alpha: 2}, '
+    ('methods: {'
         'both: {base: stapo, surrogate: clipped_sequences}, cispo: {kept_low: 0.1, clip_high: 1}}', [
-        'methods.mine.alpha: Input should be less than or equal to 1',
         'methods.both: the surrogate clipped_sequences has one ratio per response, of which no token can',
         'methods.cispo.clip_high: the surrogate capped_weights does not take it (s.yaml:3)',
         'methods.cispo.kept_low: none of its parts takes it; they take ratio_cap (s.yaml:3)']),
@@ -60,9 +62,8 @@ TABLE = [
         "run.methods: 'a-b' and 'A-B' are equal where . + and - are _ and case is"]),
     ('benchmarks: {aime24: {samples: 4}}\nrun: {benchmarks: [aime24]}', [
         'benchmarks.aime24.samples: 4 are too few for its number of problems;']),
-    ('benchmarks: {chain-2: {rows: 101, sha256: %s}, chain-3: {row: 3}, '
+    ('benchmarks: {chain-2: {rows: 101, sha256: %s}, '
         'chain-4: {answer: boxed, answer_sha256: %s}}' % (2 * ("a" * 64,)), [
-        'benchmarks.chain-3.row: unknown key; did you mean rows? remove it or correct its spelling',
         'benchmarks.chain-2.rows: it has only 100 problems; use at most as many',
         'benchmarks.chain-2.sha256: only beside a `file`; the task file has its own',
         'benchmarks.chain-4.answer_sha256: only beside an `answer` in a file of']),
