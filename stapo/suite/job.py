@@ -4,16 +4,21 @@ A fingerprint is the hash of a job's own settings and of those of all that it re
 result is one of the study as it is now. How jobs are done is in `stapo.suite.runners`.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from stapo.core.checksums import SUMS
-from stapo.core.files import fingerprint
+from stapo.core.files import fingerprint, read_json, text_of
 from stapo.suite import paths
 from stapo.suite.study import Study, StudyError
+
+CONFIGURATION = re.compile(r"\bConfiguration ([0-9a-f]{16})\b")
+"""In tables and reports."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,6 +106,28 @@ class Stage:
     """Returns the fingerprint with which results below a directory were made, None if they have none."""
     is_costly: bool = False
     """Whether to ask, before its work is done, whether the results are there and were made like that."""
+
+
+def recorded_in(path: Path) -> str | None:
+    """Return the fingerprint with which a file was made, empty if it names none, None if it is missing."""
+    if not path.is_file():
+        return None
+    with suppress(ValueError, RecursionError, OSError):
+        if path.suffix == ".parquet":
+            # Snakemake starts without pyarrow.
+            from stapo.suite.records.scores import read_identity
+
+            return str(read_identity(path).get("fingerprint", ""))
+        if path.suffix == ".json":
+            return str(read_json(path).get("fingerprint", ""))
+        stated: list[str] = CONFIGURATION.findall(text_of(path))
+        return stated[-1] if stated else ""
+    return ""
+
+
+def recorded_first(job: Job, root: Path) -> str | None:
+    """Return the fingerprint in the first file of a job."""
+    return recorded_in(root / job.outputs[0])
 
 
 class Jobs:

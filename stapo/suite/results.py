@@ -14,48 +14,48 @@ UNFINISHED = ""
 """In the record of a job that has begun and not ended."""
 
 
-def made_by(job: Job, root: Path = Path()) -> str | None:
+def made_by(job: Job) -> str | None:
     """Return the `param` with which the results of a job were made.
 
     `UNFINISHED` while it is done, and after it failed; None without a record.
     """
-    return _record(job, root).get("made_by")
+    return _record(job).get("made_by")
 
 
-def is_outdated(job: Job, root: Path = Path()) -> bool:
+def is_outdated(job: Job) -> bool:
     """Return whether results of a job are there that were made with other settings, by record or content."""
-    by_content = STAGES[job.stage].recorded(job, root)
-    return made_by(job, root) not in (None, job.param) or by_content not in (None, job.fingerprint)
+    by_content = STAGES[job.stage].recorded(job, Path())
+    return made_by(job) not in (None, job.param) or by_content not in (None, job.fingerprint)
 
 
-def cause(job: Job, root: Path = Path()) -> str:
+def cause(job: Job) -> str:
     """Return why the results of a job are outdated."""
-    is_unfinished = made_by(job, root) == UNFINISHED
+    is_unfinished = made_by(job) == UNFINISHED
     return "the job that writes it has not ended" if is_unfinished else "made with other settings"
 
 
-def is_unchanged(job: Job, root: Path = Path()) -> bool:
+def is_unchanged(job: Job) -> bool:
     """Return whether what a job read and wrote is still there with the same content.
 
     What it read may be missing: weights are removed to make space.
     """
-    record = _record(job, root)
+    record = _record(job)
     read, wrote = (record.get(name) for name in ("read", "wrote"))
     if not isinstance(read, dict) or not isinstance(wrote, dict):
         return False
-    now = {path for path in job.read_files if (root / path).is_file()}
+    now = {path for path in job.read_files if Path(path).is_file()}
     if not now <= read.keys() or wrote.keys() != {*job.written_files}:
         return False
-    return not changed_files(root, {path: read[path] for path in now} | wrote)
+    return not changed_files(Path(), {path: read[path] for path in now} | wrote)
 
 
-def _record(job: Job, root: Path) -> dict[str, Any]:
+def _record(job: Job) -> dict[str, Any]:
     with suppress(OSError, DamagedFileError):
-        return read_json(root / job.record) if job.written_files else {}
+        return read_json(Path(job.record)) if job.written_files else {}
     return {}
 
 
-def missing_inputs(jobs: Iterable[Job], root: Path = Path()) -> list[str]:
+def missing_inputs(jobs: Iterable[Job]) -> list[str]:
     """Return a line for each file that some jobs read and that is missing, with the command that makes it.
 
     Neither are results of other settings, or of a job that failed, what is to be read.
@@ -63,14 +63,14 @@ def missing_inputs(jobs: Iterable[Job], root: Path = Path()) -> list[str]:
     lines = []
     for source in dict.fromkeys(source for job in jobs for source in job.sources):
         by_hand = f"stapo run {source.stage} {source.name}".rstrip()
-        absent = [path for path in (*source.outputs, *source.weights) if not (root / path).exists()]
+        absent = [path for path in (*source.outputs, *source.weights) if not Path(path).exists()]
         if absent:
             lines.append(
                 f"{absent[0]}: missing; make it with snakemake, or: {by_hand} --study STUDY"
             )
         # The weights of one checkpoint are a part of what a job makes.
-        elif source.stage != "weights" and made_by(source, root) not in (None, source.param):
-            made = cause(source, root)
+        elif source.stage != "weights" and made_by(source) not in (None, source.param):
+            made = cause(source)
             again = f"snakemake --forcerun {source.outputs[0]} --configfile STUDY"
             again += f"; by hand: {by_hand} --study STUDY"
             lines.append(f"{source.outputs[0]}: {made}; make it again: {again}")

@@ -10,6 +10,7 @@ import json
 import os
 import random
 import signal
+from contextlib import chdir
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -104,8 +105,10 @@ def check_what_is_said(world: Changing) -> None:
     """Hold `status` against the jobs that Snakemake announces."""
     study = world.now()
     jobs = set(world.jobs())
-    found, stream = progress(study, world.path), io.StringIO()
-    print_status(study, Console(file=stream, width=120), world.path)
+    stream = io.StringIO()
+    with chdir(world.path):
+        found = progress(study)
+        print_status(study, Console(file=stream, width=120))
     said = (jobs, stream.getvalue())
     left = {one.stage for one in found if one.state != "done"}
     assert bool(left) == bool(jobs), said

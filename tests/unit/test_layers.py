@@ -23,7 +23,6 @@ SUITE = (
     "study",
     "paths exhibits",
     "job",
-    "recorded",
     "jobs",
     "results",
     "models",

@@ -151,9 +151,9 @@ def render(table: MainTable, against: Sequence[PaperComparison]) -> str:
     )
 
 
-def tables_of(study: Study, root: Path = Path()) -> list[MainTable]:
+def tables_of(study: Study) -> list[MainTable]:
     """Return the main table of each decoding."""
-    return [main_table(study, d, read_scores(study, d, root)) for d in study.run.decodings]
+    return [main_table(study, d, read_scores(study, d)) for d in study.run.decodings]
 
 
 def write_tables(study: Study, decoding: str, root: Path = Path()) -> Path:
@@ -180,9 +180,9 @@ def print_table(table: MainTable, console: Console) -> None:
         console.print(Text(visible(line)))
 
 
-def show_study(study: Study, root: Path = Path()) -> None:
+def show_study(study: Study) -> None:
     """Print the main tables and the paths of tables, figures and report."""
-    console, tables = Console(), tables_of(study, root)
+    console, tables = Console(), tables_of(study)
     for table in tables:
         print_table(table, console)
     for note in notes_of(tables):
@@ -193,10 +193,10 @@ def show_study(study: Study, root: Path = Path()) -> None:
     console.print(Text(f"check    stapo verify {paths.RESULTS.format(study=study.name)}"))
 
 
-def show_document(study: Study, root: Path = Path()) -> dict[str, Any]:
+def show_document(study: Study) -> dict[str, Any]:
     """Return the document of `stapo show --json`: the rows of values.csv, and the paths."""
-    values = values_of(Artefacts(study, root))
-    notes = notes_of(tables_of(study, root))
+    values = values_of(Artefacts(study))
+    notes = notes_of(tables_of(study))
     return {"study": study.name, "values": values, "notes": notes, **paths.results_of(study)}
 
 

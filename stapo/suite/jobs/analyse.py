@@ -6,9 +6,8 @@ from typing import Any
 
 from stapo.suite import paths
 from stapo.suite.exhibits import figure_names, table_names
-from stapo.suite.job import Job, Jobs, Stage
+from stapo.suite.job import Job, Jobs, Stage, recorded_first
 from stapo.suite.jobs.train import NAMES_OF_METHODS
-from stapo.suite.recorded import recorded_first
 from stapo.suite.study import Study
 
 SHOWN_BY = ("tables", "evidence", "figures")

@@ -6,10 +6,9 @@ from typing import Any
 
 from stapo.core.files import fingerprint
 from stapo.suite import paths
-from stapo.suite.job import Job, Jobs, Stage
+from stapo.suite.job import Job, Jobs, Stage, recorded_first
 from stapo.suite.jobs.prepare import benchmark_settings, verifier_settings
 from stapo.suite.jobs.train import of_checkpoint
-from stapo.suite.recorded import recorded_first
 from stapo.suite.study import Checkpoint, Study
 
 NOT_ASKED = {"verifier", "verdict", "curve"}

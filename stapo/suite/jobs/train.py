@@ -14,8 +14,7 @@ from stapo.core.methods import PAPER_DEFAULTS, Method
 from stapo.suite import paths
 from stapo.suite.answers import is_built_in
 from stapo.suite.formulas import changed_formulas
-from stapo.suite.job import Job, Jobs, Stage
-from stapo.suite.recorded import recorded_in
+from stapo.suite.job import Job, Jobs, Stage, recorded_in
 from stapo.suite.study import Checkpoint, Study
 from stapo.suite.study.files import function_name
 from stapo.suite.study.schema import TrainingSettings

@@ -9,10 +9,10 @@ from rich.text import Text
 
 from stapo.core.checkpoints import step_checkpoints
 from stapo.suite import paths
+from stapo.suite.job import recorded_in
 from stapo.suite.jobs import jobs_of
 from stapo.suite.jobs.train import trained
 from stapo.suite.locks import holders
-from stapo.suite.recorded import recorded_in
 from stapo.suite.study import Study
 
 USE = "a training with more steps would go on from them, instead of from the base model"

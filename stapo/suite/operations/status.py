@@ -79,26 +79,26 @@ class Progress:
     """Steps in which a training's method changed the weight of a token; None where that was not recorded."""
 
 
-def progress(study: Study, root: Path = Path()) -> list[Progress]:
+def progress(study: Study) -> list[Progress]:
     """Return how far every job is; what other settings left behind is `outdated`."""
-    jobs, logs = jobs_of(study), _logs_of(root, study.name)
+    jobs, logs = jobs_of(study), _logs_of(study.name)
     scored = {
-        job: STAGES["score"].recorded(job, root) == job.fingerprint for job in jobs.all("score")
+        job: STAGES["score"].recorded(job, Path()) == job.fingerprint for job in jobs.all("score")
     }
     # Weights are not looked at: a finished study may have lost them, as in git.
-    return [_progress(jobs, job, root, logs, scored) for job in jobs if job.outputs]
+    return [_progress(jobs, job, logs, scored) for job in jobs if job.outputs]
 
 
-def status_document(study: Study, root: Path = Path()) -> dict[str, Any]:
+def status_document(study: Study) -> dict[str, Any]:
     """Return the document of `stapo status --json`."""
-    jobs = [asdict(job) for job in progress(study, root)]
+    jobs = [asdict(job) for job in progress(study)]
     failed = any(job["state"] == "failed" for job in jobs)
     return {"study": study.name, "failed": failed, "jobs": jobs}
 
 
-def print_status(study: Study, console: Console, root: Path = Path()) -> bool:
+def print_status(study: Study, console: Console) -> bool:
     """Print one screen; return whether nothing failed."""
-    jobs = progress(study, root)
+    jobs = progress(study)
     console.print(_stage_table(study, jobs))
     if trainings := [job for job in jobs if job.stage == "train"]:
         console.print(_training_table(trainings))
@@ -125,14 +125,14 @@ def _notes(jobs: Sequence[Progress]) -> list[tuple[str, str]]:
 
 
 def _progress(
-    jobs: Jobs, job: Job, root: Path, logs: Mapping[str, Path], scored: Mapping[Job, bool]
+    jobs: Jobs, job: Job, logs: Mapping[str, Path], scored: Mapping[Job, bool]
 ) -> Progress:
-    status = Progress(job.stage, job.name, *_published(job, root))
-    work = root / WORK.get(job.stage, "").format(fingerprint=job.fingerprint)
+    status = Progress(job.stage, job.name, *_published(job))
+    work = Path(WORK.get(job.stage, "").format(fingerprint=job.fingerprint))
     if job.stage == "generate":
         status = _answered(jobs, status, job, work, scored)
     if job.stage == "train":
-        metrics = root / job.outputs[0] if status.state == "done" else work / paths.METRICS_FILE
+        metrics = Path(job.outputs[0]) if status.state == "done" else work / paths.METRICS_FILE
         status = _measured(status, metrics, jobs.study.training.steps)
     if status.state == "done":
         return status
@@ -175,10 +175,10 @@ def _owner(lock: Path) -> tuple[str, bool]:
     return host, pid in holders(lock.stat().st_ino)
 
 
-def _logs_of(root: Path, study: str) -> dict[str, Path]:
+def _logs_of(study: str) -> dict[str, Path]:
     """Return fingerprint -> newest log of the job that has it."""
     logs: dict[str, Path] = {}
-    for path in sorted((root / "logs" / study).rglob("*.log"), key=modified):
+    for path in sorted(Path("logs", study).rglob("*.log"), key=modified):
         with suppress(OSError, DamagedFileError), open_file(path) as stream:
             head = stream.read(LOG_BYTES).decode(errors="replace")
             logs |= dict.fromkeys(STARTED.findall(head), path)
@@ -203,18 +203,18 @@ def modified(path: Path) -> float:
     return 0.0
 
 
-def _published(job: Job, root: Path) -> tuple[str, str]:
+def _published(job: Job) -> tuple[str, str]:
     """Return state and note by the published files of a job."""
-    written = {path: modified(root / path) for path in job.outputs}
+    written = {path: modified(Path(path)) for path in job.outputs}
     missing = [path for path, when in written.items() if not when]
     if missing:
         note = f"{Path(missing[0]).name} is missing" if len(missing) < len(written) else ""
         return "waiting", note
-    if is_outdated(job, root):
-        return "outdated", cause(job, root)
-    newest = max((modified(root / path) for path in job.inputs), default=0.0)
+    if is_outdated(job):
+        return "outdated", cause(job)
+    newest = max((modified(Path(path)) for path in job.inputs), default=0.0)
     is_older = job.stage in DRAWN and min(written.values()) < newest
-    if is_older and not is_unchanged(job, root):
+    if is_older and not is_unchanged(job):
         return "outdated", "older than its input"
     return "done", ""
 

@@ -19,7 +19,7 @@ SECOND = 10**9
 """In nanoseconds."""
 
 
-def settle(study: Study, root: Path = Path()) -> None:
+def settle(study: Study) -> None:
     """Set the time stamps of results by their records.
 
     Results that were made with the present settings from the present files become as new as these files, and
@@ -27,8 +27,8 @@ def settle(study: Study, root: Path = Path()) -> None:
     """
     before = 0
     for _, group in groupby(jobs_of(study), attrgetter("stage")):
-        written = {job: _times(root, job.written_files) for job in group}
-        read = {job: _times(root, job.read_files) for job in written}
+        written = {job: _times(job.written_files) for job in group}
+        read = {job: _times(job.read_files) for job in written}
         # Some jobs of a stage are done together, and Snakemake compares the times of all of their files.
         newest = max((max(times, default=0) for times in read.values()), default=0)
         for job, times in written.items():
@@ -37,28 +37,28 @@ def settle(study: Study, root: Path = Path()) -> None:
             # Snakemake looks through weights that are missing, to what these were made from.
             is_whole = len(read[job]) == len(job.read_files)
             at_least = newest if is_whole else max(newest, before)
-            if is_outdated(job, root):
-                _set(root, job.written_files, min(read[job], default=min(times)) - SECOND)
-            elif min(times) < at_least and is_unchanged(job, root):
-                _set(root, job.written_files, at_least)
-        now = (max(_times(root, job.written_files), default=0) for job in written)
+            if is_outdated(job):
+                _set(job.written_files, min(read[job], default=min(times)) - SECOND)
+            elif min(times) < at_least and is_unchanged(job):
+                _set(job.written_files, at_least)
+        now = (max(_times(job.written_files), default=0) for job in written)
         before = max(before, newest, *now)
 
 
-def _times(root: Path, files: Iterable[str]) -> list[int]:
+def _times(files: Iterable[str]) -> list[int]:
     """Return when each of some files was modified, of those that there are."""
     times = []
     for file in files:
         with suppress(OSError):
-            times.append((root / file).stat().st_mtime_ns)
+            times.append(Path(file).stat().st_mtime_ns)
     return times
 
 
-def _set(root: Path, files: Iterable[str], time: int) -> None:
+def _set(files: Iterable[str], time: int) -> None:
     """Set when some files were modified, where that is permitted."""
     for file in files:
         with suppress(OSError):
-            os.utime(root / file, ns=(time, time))
+            os.utime(file, ns=(time, time))
 
 
 async def never(*_: object) -> bool:

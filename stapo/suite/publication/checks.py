@@ -7,10 +7,8 @@ results. A training may come from another study that has the same training.
 
 import json
 from collections.abc import Iterator
-from contextlib import chdir, redirect_stdout
 from dataclasses import replace
 from functools import cache
-from io import StringIO
 from itertools import pairwise, zip_longest
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -379,9 +377,8 @@ def drawn_errors(results: Results) -> Errors:
         for entry in results.folder.iterdir():
             if entry.name not in made:
                 (again / folder / entry.name).symlink_to(entry)
-        with chdir(again), redirect_stdout(StringIO()):
-            for stage, stage_jobs in jobs.items():
-                DRAW[stage](results.study, [job.name for job in stage_jobs])
+        for stage, stage_jobs in jobs.items():
+            DRAW[stage](results.study, [job.name for job in stage_jobs], again)
         for path in outputs:
             if (results.root / path).read_bytes() != (again / path).read_bytes():
                 name = path.removeprefix(f"{folder}/")

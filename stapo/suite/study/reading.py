@@ -359,10 +359,9 @@ def resolved_path(study: Study) -> str:
     return RESOLVED.format(study=study.name, fingerprint=fingerprint(study.model_dump(mode="json")))
 
 
-def write_resolved(study: Study, root: Path = Path()) -> None:
+def write_resolved(study: Study) -> None:
     """Write the resolved study atomically, unless it is there and undamaged."""
-    path = root / resolved_path(study)
-    content = resolved_content(study)
+    path, content = Path(resolved_path(study)), resolved_content(study)
     if text_of(path) != json_text(content):
         write_json(path, content)
 

@@ -50,17 +50,19 @@ CTRL_C = "by Ctrl-C or another signal"
 
 
 @pytest.fixture
-def study(raw_study):
+def study(raw_study, tmp_path, monkeypatch):
+    """A study with one training, whose results are in the working directory."""
+    monkeypatch.chdir(tmp_path)
     raw_study["run"] |= {
         "methods": ["grpo"], "decodings": ["t1.0-p1.0"], "benchmarks": ["chain-2", "chain-3"],
     }  # fmt: skip
     return parse_study(raw_study)
 
 
-def work_of(study, root: Path, steps: int = 10) -> Path:
+def work_of(study, steps: int = 10) -> Path:
     """The work directory of the only training, with records."""
     (job,) = jobs_of(study).all("train")
-    path = root / paths.TRAIN_WORK.format(fingerprint=job.fingerprint)
+    path = Path(paths.TRAIN_WORK.format(fingerprint=job.fingerprint))
     path.mkdir(parents=True, exist_ok=True)
     for step in range(1, steps + 1):
         touched = {"touched_fraction": 1e-5 * (step > 4)}
@@ -76,14 +78,14 @@ def write(path: Path, text: str | bytes, age: float = 0.0) -> Path:
     return path
 
 
-def of_stage(study, root: Path, stage: str = "train") -> Progress:
+def of_stage(study, stage: str = "train") -> Progress:
     """The first job of a stage."""
-    return next(one for one in progress(study, root) if one.stage == stage)
+    return next(one for one in progress(study) if one.stage == stage)
 
 
-def shown(study, root: Path) -> tuple[bool, str]:
+def shown(study) -> tuple[bool, str]:
     stream = io.StringIO()
-    fine = print_status(study, Console(file=stream, width=100), root)
+    fine = print_status(study, Console(file=stream, width=100))
     return fine, stream.getvalue()
 
 
@@ -92,20 +94,20 @@ def uses(work: Path, config: Any) -> bool:
         return True
 
 
-def test_a_training_that_runs_here_and_for_which_another_study_waits(study, tmp_path, capsys):
-    work = work_of(study, tmp_path)
+def test_a_training_that_runs_here_and_for_which_another_study_waits(study, capsys):
+    work = work_of(study)
     config = canonical(jobs_of(study).all("train")[0].config)
     command, pipes = [sys.executable, "-c", HOLDER, str(work), config], {"stdin": -1, "stdout": -1}
     with subprocess.Popen(command, text=True, **pipes) as process:
         assert process.stdout.readline() == "held\n"
-        training = of_stage(study, tmp_path)
+        training = of_stage(study)
         with ThreadPoolExecutor() as pool:
             waiting = pool.submit(uses, work, json.loads(config))
             with pytest.raises(TimeoutError):
                 waiting.result(0.5)
             process.kill()
             assert waiting.result(60)  # A killed process holds nothing.
-    assert of_stage(study, tmp_path).state == "stopped"
+    assert of_stage(study).state == "stopped"
     assert "waiting for another process" in capsys.readouterr().err
     assert (training.state, training.done, training.reward) == ("running", 10, 0.25)
     assert training.acted == 6
@@ -123,56 +125,56 @@ def test_a_training_that_runs_here_and_for_which_another_study_waits(study, tmp_
         (f"stapo: {HOSTILE}\n", "failed", None),
     ],
 )  # fmt: skip
-def test_why_a_training_ended(study, tmp_path, text, state, note):
+def test_why_a_training_ended(study, text, state, note):
     """By the log that names the configuration of the training; those of other configurations are not its."""
-    work = work_of(study, tmp_path)
+    work = work_of(study)
     write(work / "lock", f"{os.uname().nodename} 1", age=60)
-    write(tmp_path / LOG, f"configuration {work.name}\n{text}")
-    training = of_stage(study, tmp_path)
+    write(Path(LOG), f"configuration {work.name}\n{text}")
+    training = of_stage(study)
     assert training.state == state
     assert note in (None, training.note)
     assert not {*training.note} & {*"\x1b\x07\u202e"}
-    fine, said = shown(study, tmp_path)
+    fine, said = shown(study)
     assert (fine, "\x1b" in said) == (state != "failed", False)
-    write(tmp_path / LOG, f"configuration {'0' * 16}\n{text}")
-    assert of_stage(study, tmp_path).note == KILLED
+    write(Path(LOG), f"configuration {'0' * 16}\n{text}")
+    assert of_stage(study).note == KILLED
 
 
-def test_a_job_on_another_host_runs_with_its_last_news(study, tmp_path):
-    work = work_of(study, tmp_path)
+def test_a_job_on_another_host_runs_with_its_last_news(study):
+    work = work_of(study)
     write(work / "lock", "elsewhere 1", age=7200)
     os.utime(work / "metrics.jsonl", (time.time() - 3600, time.time() - 3600))
-    training = of_stage(study, tmp_path)
+    training = of_stage(study)
     assert (training.state, training.note) == ("running", "on elsewhere; last news 1.0 h ago")
 
 
-def test_what_is_published_is_done_or_outdated(study, raw_study, tmp_path):
+def test_what_is_published_is_done_or_outdated(study, raw_study):
     (job,) = jobs_of(study).all("train")
     for path in job.outputs:
-        write(tmp_path / path, json.dumps({"step": study.training.steps}))
+        write(Path(path), json.dumps({"step": study.training.steps}))
     about = {"fingerprint": job.fingerprint, "outputs": {}}
-    write_json(tmp_path / job.outputs[-1], about)
-    assert of_stage(study, tmp_path).state == "done"
+    write_json(Path(job.outputs[-1]), about)
+    assert of_stage(study).state == "done"
     raw_study["training"]["learning_rate"] = 0.5
     changed = parse_study(raw_study)
-    found = of_stage(changed, tmp_path)
+    found = of_stage(changed)
     assert (found.state, found.done) == ("outdated", 0)
     said = "outdated: train tiny/grpo/seed0: made with other settings"
-    assert lines_of("outdated", progress(changed, tmp_path)) == [said]
-    (tmp_path / job.outputs[0]).unlink()
-    assert of_stage(study, tmp_path).note == f"{Path(job.outputs[0]).name} is missing"
+    assert lines_of("outdated", progress(changed)) == [said]
+    Path(job.outputs[0]).unlink()
+    assert of_stage(study).note == f"{Path(job.outputs[0]).name} is missing"
 
 
-def test_responses_and_scores_are_counted(study, tmp_path):
+def test_responses_and_scores_are_counted(study):
     generate = jobs_of(study).job("generate", "tiny/base/t1.0-p1.0")
     asked = {
         name: study.problems(name) * study.benchmarks[name].samples for name in generate.rerun_on
     }
-    work = tmp_path / paths.GENERATE_WORK.format(fingerprint=generate.fingerprint)
+    work = Path(paths.GENERATE_WORK.format(fingerprint=generate.fingerprint))
     write(work / f"chain-2-{'0' * 16}.jsonl", "{}\n" * 7 + "{", age=5)
 
     def base() -> tuple[str, int, str]:
-        found = of_stage(study, tmp_path, "generate")
+        found = of_stage(study, "generate")
         return found.state, found.done, found.note
 
     assert base() == ("waiting", 7, "")
@@ -182,24 +184,24 @@ def test_responses_and_scores_are_counted(study, tmp_path):
     assert base() == ("waiting", sum(asked.values()), IN_WORK)
     # Scored responses count wherever they are.
     for name in generate.rerun_on:
-        write_score(tmp_path, study, "tiny/base", name)
+        write_score(Path(), study, "tiny/base", name)
     shutil.rmtree(work)
     assert base()[:2] == ("done", sum(asked.values()))
-    write_score(tmp_path, study, "tiny/base", "chain-3", fingerprint="0" * 16)
+    write_score(Path(), study, "tiny/base", "chain-3", fingerprint="0" * 16)
     assert base()[0] == "waiting"
-    states = [one.state for one in progress(study, tmp_path) if one.stage == "score"]
+    states = [one.state for one in progress(study) if one.stage == "score"]
     assert states[:2] == ["done", "outdated"]
 
 
 @pytest.mark.parametrize(
     "content", [b"\xff\xfe", b"[" * 100_000, b'{"step": NaN}\n', b"null", b"", b'{"outputs": 3}']
 )
-def test_strange_files_are_no_error_of_ours(study, tmp_path, content):
+def test_strange_files_are_no_error_of_ours(study, content):
     for job in jobs_of(study):
         for path in job.outputs:
-            write(tmp_path / path, content)
-    write(work_of(study, tmp_path, steps=0) / "metrics.jsonl", content)
-    shown(study, tmp_path)
-    json.dumps(status_document(study, tmp_path))
-    found = {one.stage: one.state for one in progress(study, tmp_path)}
+            write(Path(path), content)
+    write(work_of(study, steps=0) / "metrics.jsonl", content)
+    shown(study)
+    json.dumps(status_document(study))
+    found = {one.stage: one.state for one in progress(study)}
     assert "done" not in {found[stage] for stage in ("train", "score", "tables", "report")}

@@ -9,8 +9,9 @@ from stapo.suite.operations.timestamps import settle
 from stapo.suite.study import parse_study
 
 
-def test_only_results_of_present_settings_and_files_become_new(tmp_path, raw_study):
+def test_only_results_of_present_settings_and_files_become_new(tmp_path, raw_study, monkeypatch):
     """Also in a study of base models alone, of which no figures are drawn."""
+    monkeypatch.chdir(tmp_path)
     raw_study["run"]["methods"] = []
     study = parse_study(raw_study)
     (overlap,) = jobs_of(study).all("overlap")
@@ -26,7 +27,7 @@ def test_only_results_of_present_settings_and_files_become_new(tmp_path, raw_stu
         write_json(tmp_path / overlap.record, record)
         for second, path in enumerate((wrote, *overlap.inputs)):
             os.utime(tmp_path / path, (1e9 + second, 1e9 + second))
-        settle(study, tmp_path)
+        settle(study)
         last = max((tmp_path / path).stat().st_mtime for path in overlap.inputs)
         return (tmp_path / wrote).stat().st_mtime >= last
 
@@ -36,5 +37,5 @@ def test_only_results_of_present_settings_and_files_become_new(tmp_path, raw_stu
     assert newer(overlap.param)
     (tmp_path / read).write_text("changed")
     os.utime(tmp_path / wrote, (1e9, 1e9))
-    settle(study, tmp_path)
+    settle(study)
     assert (tmp_path / wrote).stat().st_mtime == 1e9

@@ -62,16 +62,19 @@ def has_paths_and_rules_of_its_own(study: Study) -> None:
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )  # fmt: skip
 @given(raw=changed_studies())
-def test_what_is_wrong_is_lines_and_what_is_right_passes_every_later_stage(raw, tmp_path):
+def test_what_is_wrong_is_lines_and_what_is_right_passes_every_later_stage(
+    raw, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
     study = study_or_lines(lambda: parse_study(raw))
     if study is not None:
-        write_resolved(study, tmp_path)
-        assert fingerprints(study_of(tmp_path / resolved_path(study))) == fingerprints(study)
+        write_resolved(study)
+        assert fingerprints(study_of(Path(resolved_path(study)))) == fingerprints(study)
         yaml.safe_dump(study.model_dump(), allow_unicode=True).encode()
         has_paths_and_rules_of_its_own(study)
         console = Console(file=io.StringIO())
         print_plan(study, "h200", 8, console)
-        print_status(study, console, tmp_path)
+        print_status(study, console)
     # The same through a file, where the loader comes first and keys are sorted.
     path = tmp_path / "study.yaml"
     try:
@@ -83,12 +86,13 @@ def test_what_is_wrong_is_lines_and_what_is_right_passes_every_later_stage(raw, 
         assert fingerprints(read) == fingerprints(study)
 
 
-def test_each_form_of_a_study_keeps_its_own_file(raw_study, tmp_path):
+def test_each_form_of_a_study_keeps_its_own_file(raw_study, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     before = parse_study(raw_study)
     after = parse_study(merge(raw_study, {"training": {"learning_rate": 1e-4}}))
-    first = tmp_path / resolved_path(before)
+    first = Path(resolved_path(before))
     for study in (before, after, before):
-        write_resolved(study, tmp_path)
-        assert study_of(tmp_path / resolved_path(study)) == study
+        write_resolved(study)
+        assert study_of(Path(resolved_path(study))) == study
         first.write_bytes(b'{"name": "other"}')  # What is damaged is written again.
     assert len(list(first.parent.iterdir())) == 2
