@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from stapo.suite import paths
-from stapo.suite.analysis.artefacts import read_scores
-from stapo.suite.analysis.comparison import MainTable, main_table
+from stapo.suite.analysis.artefacts import Artefacts
+from stapo.suite.analysis.main_table import MainTable, main_table
 from stapo.suite.jobs import jobs_of
 from stapo.suite.jobs.evaluate import cell
 from stapo.suite.publication.folder import is_raw
@@ -68,8 +68,7 @@ def rewrite(path: Path, change: Callable[[dict[str, Any]], dict[str, Any]]) -> N
 
 
 def tabulated(root: Path, study: Study) -> MainTable:
-    decoding = study.run.decodings[0]
-    return main_table(study, decoding, read_scores(study, decoding, root))
+    return main_table(Artefacts(study, root), study.run.decodings[0])
 
 
 def leave_out_raw_data(folder: Path) -> None:

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from stapo.core.files import write_json
 from stapo.suite import paths
-from stapo.suite.analysis.interventions import predicted_change
+from stapo.suite.analysis.evidence.updates import predicted_change
 from stapo.suite.jobs import jobs_of
 from stapo.suite.records.arms import CONTROLS, NOTHING, SILENCED
 from stapo.suite.records.interventions import SCHEMA, ArmRecord, Intervention, Repetition

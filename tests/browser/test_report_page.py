@@ -32,7 +32,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     finish(study, root)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(report, "figure_names", lambda study: FIGURES)
-        return report.write_report(study, root)
+        return report.write_report(report.Artefacts(study, root))
 
 
 @pytest.fixture(scope="session")

@@ -46,7 +46,7 @@ ADDED: dict[str, dict[str, tuple[str, str]]] = {
     "table": {
         "stapo/suite/analysis/tables/sizes.py": (
             "",
-            '"""Sizes."""\nfrom stapo.suite.analysis.table import Column, Table\n'
+            '"""Sizes."""\nfrom stapo.suite.analysis.formats import Column, Table\n'
             "from stapo.suite.exhibits import Exhibit\n"
             'EXHIBIT = Exhibit(title="Sizes")\ndef make(artefacts):\n'
             '    columns = [Column("Size", lambda row: row, text=True)]\n'

@@ -8,8 +8,8 @@ from statistics import fmean
 import pytest
 
 from stapo.suite.analysis.artefacts import Artefacts
-from stapo.suite.analysis.interventions import Updates
-from stapo.suite.analysis.table import with_interval
+from stapo.suite.analysis.evidence.updates import Updates
+from stapo.suite.analysis.formats import with_interval
 from stapo.suite.analysis.tables.marks import TOUCHED
 from stapo.suite.evaluation.statistics import Interval
 from stapo.suite.records.arms import SILENCED

@@ -3,11 +3,10 @@
 Its stated gains are claims: see `stapo.suite.analysis.tables.verdicts`.
 """
 
-from dataclasses import astuple
 from typing import NamedTuple
 
 from stapo.core.methods import METHODS
-from stapo.suite.analysis.comparison import MainTable
+from stapo.suite.analysis.main_table import MainTable
 from stapo.suite.evaluation.statistics import AVERAGE, Interval
 from stapo.suite.reference import paper
 from stapo.suite.study import Study
@@ -32,24 +31,27 @@ class PaperComparison(NamedTuple):
     """The study's changes of the method; empty without changes."""
 
 
-def compare_with_paper(study: Study, table: MainTable) -> list[PaperComparison]:
+def compare_with_paper(table: MainTable) -> list[PaperComparison]:
     """Return the cells of a table that the paper's table has too."""
-    reference, comparisons = paper()["table"], []
+    study, reference, comparisons = table.study, paper()["table"], []
+
+    def is_comparable(column: str) -> bool:
+        return has_papers_average(study) if column == AVERAGE else study.is_whole(column)
+
     for row in table.rows:
         stated = reference.get(table.decoding, {}).get(row.size, {}).get(row.method)
         if stated is None or not is_papers(study, row.size):
             continue
         for column, value in zip([*paper()["benchmarks"], AVERAGE], stated, strict=True):
-            if column in row.cells and _is_comparable(study, column):
-                labels = (reference["revision"], row.size, row.title, column)
+            if column in row.cells and is_comparable(column):
+                labels, ours = (
+                    (reference["revision"], row.size, row.title, column),
+                    row.cells[column],
+                )
+                gap = Interval(ours.value - value, ours.low - value, ours.high - value)
                 changes = changed(study, row.method)
-                gap = Interval(*(end - value for end in astuple(row.cells[column])))
-                comparisons.append(PaperComparison(*labels, row.cells[column], value, gap, changes))
+                comparisons.append(PaperComparison(*labels, ours, value, gap, changes))
     return comparisons
-
-
-def _is_comparable(study: Study, column: str) -> bool:
-    return has_papers_average(study) if column == AVERAGE else study.is_whole(column)
 
 
 def is_papers(study: Study, size: str) -> bool:

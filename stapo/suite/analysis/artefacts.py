@@ -40,23 +40,17 @@ MOST_LINES = 3
 def sizes_of(study: Study) -> list[str]:
     """Return the sizes of which a table has rows; `ALL` is first if base models differ only in their seed."""
     sizes = study.run.sizes
-    models = [study.models[size] for size in sizes]
-    tiny = [
-        model.model_copy(update={"seed": 0}) for model in models if isinstance(model, TinyModel)
-    ]
-    alike = len(tiny) == len(models) > 1 and all(model == tiny[0] for model in tiny)
-    return [*[ALL] * alike, *sizes]
+    models = [study.models[size].model_copy(update={"seed": 0}) for size in sizes]
+    alike = all(isinstance(model, TinyModel) and model == models[0] for model in models)
+    return [*[ALL] * (alike and len(models) > 1), *sizes]
 
 
 def units_of(study: Study, size: str, method: str) -> list[list[TrainingRun]]:
     """Return the trainings of a method by the units of intervals: seeds, or base models for size `ALL`."""
-    run = study.run
+    seeds = study.run.seeds
     if size == ALL:
-        return [
-            [TrainingRun(model_size, method, seed) for seed in run.seeds]
-            for model_size in run.sizes
-        ]
-    return [[TrainingRun(size, method, seed)] for seed in run.seeds]
+        return [[TrainingRun(model, method, seed) for seed in seeds] for model in study.run.sizes]
+    return [[TrainingRun(size, method, seed)] for seed in seeds]
 
 
 class Trained(NamedTuple):
@@ -70,13 +64,11 @@ class Trained(NamedTuple):
 
 def trained(study: Study, measure: Callable[[TrainingRun], Any]) -> list[Trained]:
     """Return a row for each size and method, with something of its trainings."""
-    return [
-        Trained(
-            size, study.title(name), [[*map(measure, unit)] for unit in units_of(study, size, name)]
-        )
-        for size in sizes_of(study)
-        for name in study.run.methods
-    ]
+    rows = []
+    for size, name in product(sizes_of(study), study.run.methods):
+        units = [[*map(measure, unit)] for unit in units_of(study, size, name)]
+        rows.append(Trained(size, study.title(name), units))
+    return rows
 
 
 class StaleScoreError(ValueError):
@@ -113,6 +105,10 @@ class Scores:
     beside_reward: dict[str, Counter[str]] = field(default_factory=dict)
     """Method -> number of `responses`, and of those on which reward and grader differ, where it is known."""
 
+    def verdicts(self, size: str, method: str, benchmarks: Iterable[str]) -> list[Array]:
+        """Return the verdicts (S, P, N) of a row on some benchmarks."""
+        return [self.cells[size, method, benchmark].correct for benchmark in benchmarks]
+
 
 def read_scores(study: Study, decoding: str, root: Path = Path()) -> Scores:
     """Read every score of a decoding.
@@ -132,10 +128,8 @@ def read_scores(study: Study, decoding: str, root: Path = Path()) -> Scores:
     scores = Scores(provenance=provenance, overlap=overlap)
     shown = [name for name in SCHEMA.names if name not in ("gold", "answer")]
     for (row, checkpoints), name in product(chosen.items(), study.run.benchmarks):
-        seeds, samples = (
-            [tables[checkpoint, name] for checkpoint in checkpoints],
-            study.benchmarks[name].samples,
-        )
+        seeds = [tables[checkpoint, name] for checkpoint in checkpoints]
+        samples = study.benchmarks[name].samples
         correct = np.stack([by_problem(table, samples, column) for table in seeds]).astype(float)
         rows = pa.concat_tables([table.select(shown) for table in seeds]).to_pandas()
         scores.cells[*row, name] = Cell(correct, rows)

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.text import Text
 
 from stapo.suite.analysis.artefacts import VERDICT_COLUMNS, by_problem
-from stapo.suite.analysis.table import Column, terminal_table, with_interval
+from stapo.suite.analysis.formats import Column, terminal_table, with_interval
 from stapo.suite.evaluation.statistics import (
     AVERAGE,
     Array,

@@ -10,13 +10,18 @@ import numpy as np
 from stapo.core.methods import BASELINES, METHODS
 from stapo.suite.analysis.against_paper import has_papers_average, is_papers
 from stapo.suite.analysis.artefacts import Artefacts
-from stapo.suite.analysis.comparison import accuracies, gain_over, shown_benchmarks
 from stapo.suite.analysis.curves import accuracy_label, quantiles_of, values_of
 from stapo.suite.analysis.evidence.estimates import Mask, relative, share
 from stapo.suite.analysis.evidence.gradients import spurious_at_weights
-from stapo.suite.analysis.evidence.quadrants import quadrants
-from stapo.suite.analysis.evidence.recorded import PERCENTILE, Recorded, percentile, recorded
-from stapo.suite.analysis.table import with_interval
+from stapo.suite.analysis.evidence.recorded import (
+    PERCENTILE,
+    Recorded,
+    percentile,
+    quadrants,
+    recorded,
+)
+from stapo.suite.analysis.formats import with_interval
+from stapo.suite.analysis.main_table import accuracies, gain_over, shown_benchmarks
 from stapo.suite.analysis.tables.stability import entropies
 from stapo.suite.evaluation.statistics import (
     AVERAGE,

@@ -13,17 +13,17 @@ from markupsafe import Markup
 
 from stapo.core.files import read_json, write
 from stapo.suite import paths
-from stapo.suite.analysis import main_tables
+from stapo.suite.analysis import main_rendering
 from stapo.suite.analysis.against_paper import compare_with_paper
 from stapo.suite.analysis.artefacts import Artefacts
 from stapo.suite.analysis.charts import chart_of, specification
-from stapo.suite.analysis.comparison import main_table, seed_notes
-from stapo.suite.analysis.table import SIZE, TEMPLATES, Column, Table, template
+from stapo.suite.analysis.formats import SIZE, TEMPLATES, Column, Table, template
+from stapo.suite.analysis.main_table import seed_notes
 from stapo.suite.analysis.tables import evidence_table
 from stapo.suite.analysis.tables.endpoints import primary_texts
 from stapo.suite.exhibits import FIGURES, TABLES, figure_names, table_names
 from stapo.suite.jobs import jobs_of
-from stapo.suite.study import Study, TrainingRun
+from stapo.suite.study import TrainingRun
 
 SECTIONS = {
     "results": "Results",
@@ -41,23 +41,21 @@ LEADING = ("pareto", "entropy", "reward")
 """Figures that stand beside the main table."""
 
 
-def write_report(study: Study, root: Path = Path()) -> Path:
+def write_report(artefacts: Artefacts) -> Path:
     """Write the report of a finished study."""
-    return write(root / paths.REPORT.format(study=study.name), render_report(study, root))
+    path = artefacts.root / paths.REPORT.format(study=artefacts.study.name)
+    return write(path, render_report(artefacts))
 
 
-def render_report(study: Study, root: Path = Path()) -> str:
+def render_report(artefacts: Artefacts) -> str:
     """Return the page; equal results give equal bytes."""
-    artefacts = Artefacts(study, root)
-    scripts = [vega(), script("report.js")]
-    scores = {name: artefacts.scores(name) for name in study.run.decodings}
-    tables = [main_table(study, name, decoding_scores) for name, decoding_scores in scores.items()]
-    against_paper = [compare_with_paper(study, table) for table in tables]
+    study, scripts = artefacts.study, [vega(), script("report.js")]
+    tables = main_rendering.tables_of(artefacts)
+    against_paper = [*map(compare_with_paper, tables)]
     figures = [_figure(artefacts, name) for name in figure_names(study)]
-    grids = {
-        name: (TABLES[name].title, evidence_table(artefacts, name)) for name in table_names(study)
-    }
+    grids = {n: (TABLES[n].title, evidence_table(artefacts, n)) for n in table_names(study)}
     evidence = {n: grid for n, grid in grids.items() if n != "verdicts" and grid[1].rows}
+    provenance = artefacts.scores(study.run.decodings[0]).provenance
     shown = {
         "verdicts": "verdicts" in grids,
         "paper": any(against_paper),
@@ -79,10 +77,10 @@ def render_report(study: Study, root: Path = Path()) -> str:
         leading=LEADING,
         grids=grids,
         evidence=evidence,
-        columns=main_tables,
+        columns=main_rendering,
         costs=costs(artefacts),
         made_by=jobs_of(study).job("report").fingerprint,
-        provenance=json.dumps(next(iter(scores.values())).provenance, indent=1, sort_keys=True),
+        provenance=json.dumps(provenance, indent=1, sort_keys=True),
     )
 
 
@@ -123,11 +121,9 @@ def costs(artefacts: Artefacts) -> Table:
         return Column(heading, lambda run: (records[run].get(field) or nan) / unit, ",.2f")
 
     def made_by(run: TrainingRun) -> str:
-        environment = records[run].get("environment", {})
-        parts = [(key, environment[key]) for key in MADE if environment.get(key)]
-        return "; ".join(
-            f"{key} {value[:12] if key == 'commit' else value}" for key, value in parts
-        )
+        environment = dict(records[run].get("environment", {}))
+        environment["commit"] = (environment.get("commit") or "")[:12]
+        return "; ".join(f"{key} {environment[key]}" for key in MADE if environment.get(key))
 
     return Table(
         columns=[

@@ -244,7 +244,7 @@ def show(study: StudyFile, as_json: JsonOption = False) -> None:
 
     Example: stapo show workflows/studies/quickstart/smoke.yaml
     """
-    from stapo.suite.analysis.main_tables import show_document, show_study
+    from stapo.suite.analysis.main_rendering import show_document, show_study
 
     loaded = study_of(study)
     tell(as_json, lambda: show_document(loaded), lambda: show_study(loaded))

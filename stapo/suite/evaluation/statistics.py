@@ -13,7 +13,7 @@ each bootstrap resample makes it lower again. Cross-fitting chooses the stronges
 problems and of the training seeds, and measures it on the other half.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import comb, exp, fsum, inf, isfinite, log, nan, sqrt
 from typing import NamedTuple
@@ -21,7 +21,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaincinv, stdtrit
-from scipy.stats import binom
 
 Array = NDArray[np.float64]
 
@@ -30,6 +29,7 @@ AVERAGE = "Avg"
 TIE = 1e-12
 """Differences that are closer are equal: they were rounded differently."""
 LEVEL = 0.95
+TAIL = (1 - LEVEL) / 2
 DETECTABLE = 2.80
 """Standard errors of the smallest detectable difference: 1.96 for a level of 5 % and 0.84 for 80 % power."""
 NORMAL = 1.959964
@@ -51,9 +51,16 @@ class Interval:
     low: float
     high: float
 
+    def map(self, function: Callable[[float], float]) -> "Interval":
+        """Return an increasing function of the value and of its ends."""
+        return Interval(*map(function, (self.value, self.low, self.high)))
+
     def times(self, unit: float) -> "Interval":
         """Return the same in another unit, such as 100 for percent."""
-        return Interval(unit * self.value, unit * self.low, unit * self.high)
+        return self.map(lambda number: unit * number)
+
+
+UNKNOWN = Interval(nan, nan, nan)
 
 
 @dataclass(frozen=True)
@@ -73,13 +80,11 @@ def average_at_n(correct: Array) -> float:
 
 
 def pass_at_k(correct: Array, k: int) -> float:
-    """Return the unbiased estimate of the probability that one of k samples is correct, of (S, P, N).
+    """Return the unbiased estimate of the probability that one of k <= N samples is correct, of (S, P, N).
 
-    It raises `ValueError` if k is not in 1 to N. Source: arXiv 2107.03374, eq. 1.
+    Source: arXiv 2107.03374, eq. 1.
     """
     n = correct.shape[2]
-    if not 1 <= k <= n:
-        raise ValueError(f"k: expected 1 to {n}, found {k}")
     wrong = [int(count) for count in (n - correct.sum(axis=2)).ravel()]
     # Integers until the division; comb(w, k) is 0 if w < k.
     return 1 - sum(comb(w, k) for w in wrong) / (len(wrong) * comb(n, k))
@@ -123,8 +128,7 @@ def bootstrap_means(correct: Array, counts: Array, seeds: NDArray[np.int64]) -> 
 
 def interval(value: float, draws: Array) -> Interval:
     """Return a value with the percentile interval of its bootstrap draws."""
-    tail = (1 - LEVEL) / 2
-    low, high = np.quantile(draws, [tail, 1 - tail])
+    low, high = np.quantile(draws, [TAIL, 1 - TAIL])
     return Interval(value, float(low), float(high))
 
 
@@ -152,20 +156,17 @@ def accuracies_of(
     values = {b: 100 * average_at_n(cell) for b, cell in cells.items()}
     draws[AVERAGE] = np.mean([draws[b] for b in averaged], axis=0)
     values[AVERAGE] = float(np.mean([values[b] for b in averaged]))
-    intervals = {name: interval(value, draws[name]) for name, value in values.items()}
     exact = {name: exact_interval(cell).times(100) for name, cell in cells.items()}
-    if near := {name for name, cell in cells.items() if _is_near_an_end(cell)}:
-        for name in near:
-            intervals[name] = _outer(intervals[name], exact[name])
-        if near & {*averaged}:
-            intervals[AVERAGE] = _outer(
-                intervals[AVERAGE], _mean_interval([exact[b] for b in averaged])
-            )
-    limited = {
-        name: Interval(bounds.value, max(bounds.low, 0.0), min(bounds.high, 100.0))
-        for name, bounds in intervals.items()
-    }
-    return Accuracies(limited, draws)
+    near = {name for name, cell in cells.items() if _is_near_an_end(cell)}
+    if near & {*averaged}:
+        exact[AVERAGE] = _mean_interval([exact[b] for b in averaged])
+        near.add(AVERAGE)
+    intervals = {}
+    for name, value in values.items():
+        bounds = [interval(value, draws[name]), *([exact[name]] if name in near else [])]
+        low, high = min(bound.low for bound in bounds), max(bound.high for bound in bounds)
+        intervals[name] = Interval(value, max(low, 0.0), min(high, 100.0))
+    return Accuracies(intervals, draws)
 
 
 def exact_interval(correct: Array) -> Interval:
@@ -175,10 +176,14 @@ def exact_interval(correct: Array) -> Interval:
     where these do not vary.
     """
     value, number = average_at_n(correct), _effective_problems(correct)
-    right, wrong, tail = number * value, number * (1 - value), (1 - LEVEL) / 2
-    low = float(betaincinv(right, wrong + 1, tail)) if right > 0 else 0.0
-    high = float(betaincinv(right + 1, wrong, 1 - tail)) if wrong > 0 else 1.0
-    return Interval(value, low, high)
+    return Interval(value, *clopper_pearson(number * value, number * (1 - value)))
+
+
+def clopper_pearson(right: float, wrong: float) -> tuple[float, float]:
+    """Return the interval of Clopper and Pearson for numbers of right and wrong answers."""
+    low = float(betaincinv(right, wrong + 1, TAIL)) if right > 0 else 0.0
+    high = float(betaincinv(right + 1, wrong, 1 - TAIL)) if wrong > 0 else 1.0
+    return low, high
 
 
 def _effective_problems(correct: Array) -> float:
@@ -195,23 +200,15 @@ def _is_near_an_end(correct: Array) -> bool:
     return _effective_problems(correct) * min(value, 1 - value) < FEW
 
 
-def _outer(estimate: Interval, other: Interval) -> Interval:
-    return Interval(estimate.value, min(estimate.low, other.low), max(estimate.high, other.high))
-
-
 def _mean_interval(estimates: Sequence[Interval]) -> Interval:
     """Return the mean of independent values with an interval from theirs.
 
     Source: MOVER, Zou and Donner, Statistics in Medicine 27, 2008.
     """
-    value = fsum(estimate.value for estimate in estimates) / len(estimates)
-    below, above = (
-        sqrt(fsum(distance**2 for distance in distances)) / len(estimates)
-        for distances in (
-            [estimate.value - estimate.low for estimate in estimates],
-            [estimate.high - estimate.value for estimate in estimates],
-        )
-    )
+    number = len(estimates)
+    value = fsum(estimate.value for estimate in estimates) / number
+    below = sqrt(fsum((estimate.value - estimate.low) ** 2 for estimate in estimates)) / number
+    above = sqrt(fsum((estimate.high - estimate.value) ** 2 for estimate in estimates)) / number
     return Interval(value, value - below, value + above)
 
 
@@ -221,7 +218,7 @@ def mean_of_seeds(values: Sequence[float]) -> Interval:
     Unlike a bootstrap of few seeds, it is not too short if values are normally distributed over seeds.
     """
     if not all(map(isfinite, values)):
-        return Interval(nan, nan, nan)
+        return UNKNOWN
     mean = fsum(values) / len(values)
     half = _student(len(values) - 1) * standard_error(values)
     return Interval(mean, mean - half, mean + half)
@@ -234,14 +231,12 @@ def standard_error(*samples: Sequence[float]) -> float:
 
 def ratio_of_seeds(values: Sequence[float]) -> Interval:
     """Return the geometric mean of one ratio per training seed, from logarithms; 0 counts as 1e-9."""
-    log_ratio = mean_of_seeds(_logarithms(values))
-    return Interval(exp(log_ratio.value), exp(log_ratio.low), exp(log_ratio.high))
+    return mean_of_seeds(_logarithms(values)).map(exp)
 
 
 def ratio_between(ours: Sequence[float], theirs: Sequence[float]) -> Interval:
     """Return `ratio_of_seeds` of a method divided by that of another, with Welch's interval."""
-    log_ratio = difference_between(_logarithms(ours), _logarithms(theirs))
-    return Interval(exp(log_ratio.value), exp(log_ratio.low), exp(log_ratio.high))
+    return difference_between(_logarithms(ours), _logarithms(theirs)).map(exp)
 
 
 def difference_between(ours: Sequence[float], theirs: Sequence[float]) -> Interval:
@@ -254,11 +249,9 @@ def difference_between(ours: Sequence[float], theirs: Sequence[float]) -> Interv
 
 def _freedom(*samples: Sequence[float]) -> int:
     """Return the degrees of freedom of a mean over trainings, or Welch's of a difference; at least 1."""
-    errors = [*map(_squared_error, samples)]
-    parts = sum(
-        e**2 / (len(sample) - 1) for e, sample in zip(errors, samples, strict=True) if e > 0
-    )
-    return max(int(sum(errors) ** 2 / parts + 1e-9), 1) if parts > 0 else 1
+    errors = [(_squared_error(values), len(values) - 1) for values in samples]
+    parts = sum(error**2 / freedom for error, freedom in errors if error > 0)
+    return max(int(sum(error for error, _ in errors) ** 2 / parts + 1e-9), 1) if parts > 0 else 1
 
 
 def detectable_difference(*samples: Sequence[float]) -> float:
@@ -300,14 +293,13 @@ def paired_difference(
 
     Verdicts are (S, P, N) for each benchmark; draws (resamples,) are differences in the same resamples.
     """
-    value, questions, flips = 0.0, 0.0, np.zeros(RESAMPLES)
-    exact = []
+    value, questions, flips, exact = 0.0, 0.0, np.zeros(RESAMPLES), []
     checkpoints = all(len(cell) == 1 for cell in (*first, *second))
     for a, b in zip(first, second, strict=True):
         ours, theirs = (x.shape[0] * x.shape[2] for x in (a, b))
+        unit = ours * theirs
         # Integers, as in `bootstrap_means`: gaps in units of 1 / (ours * theirs).
         gaps = a.sum(axis=(0, 2)) * theirs - b.sum(axis=(0, 2)) * ours
-        unit = ours * theirs
         value += gaps.sum() / unit / len(gaps) / len(first)
         questions += gaps.sum() / unit
         exact.append(_constant(float(gaps.mean()) / unit, len(gaps)))
@@ -332,7 +324,7 @@ def _constant(gap: float, problems: int) -> Interval:
 
     Source: Clopper and Pearson, for the share of problems on which it may be any other.
     """
-    others = 1 - ((1 - LEVEL) / 2) ** (1 / problems)
+    others = 1 - TAIL ** (1 / problems)
     return Interval(gap, gap - others * (1 + gap), gap + others * (1 - gap))
 
 
@@ -342,23 +334,19 @@ def least_detectable(cells: Sequence[Array]) -> float:
     The verdicts (S, P, N) are those of the benchmarks. Enough problems must differ, each by one response.
     """
     problems = sum(cell.shape[1] for cell in cells)
-    responses = int(max(cell.shape[0] * cell.shape[2] for cell in cells))
-    low, high = 0.0, 1.0
-    for _ in range(40):
-        middle = (low + high) / 2
-        power = float(binom.sf(FLIPS - 1, problems, middle))
-        low, high = (low, middle) if power >= 0.8 else (middle, high)
-    return high / responses
+    responses = max(cell.shape[0] * cell.shape[2] for cell in cells)
+    # The share of problems at which a binomial number of them reaches FLIPS with a probability of 80 %.
+    needed = betaincinv(FLIPS, problems - FLIPS + 1, 0.8) if problems >= FLIPS else 1.0
+    return float(needed) / responses
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
     """Return p-values adjusted by Holm's method for the number of tests."""
-    order = sorted(range(len(p_values)), key=lambda i: p_values[i])
-    adjusted, running = [0.0] * len(p_values), 0.0
-    for rank, i in enumerate(order):
-        running = max(running, min(1.0, (len(p_values) - rank) * p_values[i]))
-        adjusted[i] = running
-    return adjusted
+    order, number = np.argsort(p_values, kind="stable"), len(p_values)
+    scaled = np.minimum(np.arange(number, 0, -1) * np.take(p_values, order), 1.0)
+    adjusted = np.empty(number)
+    adjusted[order] = np.maximum.accumulate(scaled)
+    return list(map(float, adjusted))
 
 
 def strongest(
@@ -376,9 +364,8 @@ def strongest(
     names, cells = [*baselines], [*baselines.values()]
     problems = [_halves(cell.shape[1], rng) for cell in cells[0]]
     seeds = {cell[0].shape[0]: _halves(cell[0].shape[0], rng) for cell in cells}
-    # (baselines, 2 halves, SPLITS), in percent.
     averages = 100 * np.array([_averages(cell, problems, seeds[len(cell[0])]) for cell in cells])
-    # Equal averages are ties on every machine: rounding must not choose between them.
+    # (baselines, 2 halves, SPLITS). Equal averages are ties on every machine: rounding must not choose.
     averages = averages.round(9)
     chosen = averages.argmax(axis=0)
     measured = np.take_along_axis(averages[:, ::-1], chosen[None], axis=0)

@@ -38,14 +38,12 @@ from math import exp, fsum, log, nan, sqrt
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.special import betaincinv, ndtri, stdtrit
+from scipy.special import ndtri, stdtrit
 
-from stapo.suite.evaluation.statistics import LEVEL, Interval
+from stapo.suite.evaluation.statistics import TAIL, UNKNOWN, Array, Interval, clopper_pearson
 
-Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 Mask = NDArray[np.bool_]
-TAIL = (1 - LEVEL) / 2
 UNSEEN = -log(TAIL)
 """Tokens per weight that a class without a recorded token has at most."""
 
@@ -108,27 +106,19 @@ def _spread(sums: Array, group: Indices, size: int) -> float:
 def share(sample: Sample, part: Mask, whole: Mask) -> Interval:
     """Return the share of a class of tokens in another that contains it; both are (n,)."""
     if not (size := total(sample, whole)):
-        return Interval(nan, nan, nan)
+        return UNKNOWN
     value = total(sample, part) / size
     spread = variance(sample, (part - value * whole) / size)
     if spread > 0 and 0 < value < 1:
-        low, high = _clopper_pearson(value, spread, sample.trainings)
-        return Interval(value, min(low, value), max(high, value))
+        number = value * (1 - value) / spread
+        if sample.trainings > 1:
+            normal, student = ndtri(1 - TAIL), stdtrit(sample.trainings - 1, 1 - TAIL)
+            number *= float(normal / student) ** 2
+        low, high = clopper_pearson(value * number, number - value * number)
+        return Interval(value, min(round(low, 12), value), max(high, value))
     unit = UNSEEN * float(sample.weight[whole].max(initial=1.0)) / size
     low = max(value - unit, 0.0) if value == 1 else value
     return Interval(value, low, min(value + unit, 1.0) if value == 0 else value)
-
-
-def _clopper_pearson(value: float, spread: float, trainings: int) -> tuple[float, float]:
-    """Return the interval of a share at its effective sample size."""
-    size = value * (1 - value) / spread
-    if trainings > 1:
-        quantiles = ndtri(1 - TAIL), stdtrit(trainings - 1, 1 - TAIL)
-        size *= float(quantiles[0] / quantiles[1]) ** 2
-    hits = value * size
-    low = betaincinv(hits, size - hits + 1, TAIL)
-    high = betaincinv(hits + 1, size - hits, 1 - TAIL)
-    return round(float(low), 12), float(high)
 
 
 def mean(sample: Sample, y: Array, part: Mask) -> Interval:
@@ -140,7 +130,7 @@ def ratio(sample: Sample, y: Array, x: Array) -> Interval:
     """Return the weighted sum of y divided by that of x, which is not negative."""
     size, nonzero = total(sample, x), (y != 0) | (x != 0)
     if not size:
-        return Interval(nan, nan, nan)
+        return UNKNOWN
     value = total(sample, y) / size
     skewed = value > 0 and bool((y >= 0).all())
     return _with_t(sample, value, (y - value * x) / size, [nonzero], skewed)
@@ -148,23 +138,18 @@ def ratio(sample: Sample, y: Array, x: Array) -> Interval:
 
 def relative(sample: Sample, y: Array, part: Mask, against: Mask) -> Interval:
     """Return by how many percent the mean of y in a class exceeds that in another."""
-    sizes = [total(sample, mask) for mask in (part, against)]
-    if not all(sizes):
-        return Interval(nan, nan, nan)
-    ours, theirs = (
-        total(sample, np.where(mask, y, 0.0)) / size
-        for mask, size in zip((part, against), sizes, strict=True)
-    )
+    our_size, their_size = total(sample, part), total(sample, against)
+    if not our_size or not their_size:
+        return UNKNOWN
+    ours = total(sample, np.where(part, y, 0.0)) / our_size
+    theirs = total(sample, np.where(against, y, 0.0)) / their_size
     if not theirs:
-        return Interval(nan, nan, nan)
-    first = part * (y - ours) / (sizes[0] * theirs)
-    second = against * (y - theirs) * ours / (sizes[1] * theirs**2)
+        return UNKNOWN
+    first = part * (y - ours) / (our_size * theirs)
+    second = against * (y - theirs) * ours / (their_size * theirs**2)
     skewed = ours > 0 and bool((y >= 0).all())
     quotient = _with_t(sample, ours / theirs, first - second, [part, against], skewed)
-    low, value, high = (
-        100 * (number - 1) for number in (quotient.low, quotient.value, quotient.high)
-    )
-    return Interval(value, low, high)
+    return quotient.map(lambda number: 100 * (number - 1))
 
 
 def _with_t(

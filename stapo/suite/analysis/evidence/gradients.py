@@ -4,71 +4,56 @@ Tokens are those of rollouts at the same weights, so rollouts are the units of t
 strata: tokens of one rollout are not independent. Norms are of the gradient of a token's log-prob.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from typing import get_args
 
-import numpy as np
+import pandas as pd
 
 from stapo.suite.analysis.artefacts import Artefacts
-from stapo.suite.analysis.evidence.estimates import Array, Mask, Sample, mean, relative
-from stapo.suite.analysis.evidence.quadrants import NAMES
+from stapo.suite.analysis.evidence.estimates import Mask, Sample, mean, relative, sample_of
+from stapo.suite.analysis.evidence.recorded import QUADRANTS
 from stapo.suite.evaluation.statistics import Interval
-from stapo.suite.records.interventions import Quadrant, TokenGradient
+from stapo.suite.records.interventions import Quadrant
 from stapo.suite.study import Checkpoint
 
-QUADRANTS: tuple[Quadrant, ...] = get_args(Quadrant)
-"""In the order of `NAMES`."""
-TITLES = dict(zip(QUADRANTS, NAMES, strict=True))
+TITLES: dict[Quadrant, str] = dict(zip(get_args(Quadrant), QUADRANTS, strict=True))
 LIKELY: Quadrant = "likely, unsure"
 """High probability and high entropy, with which the others are compared."""
+COLUMNS = ("step", "prompt", "quadrant", "weight", "at_logits", "at_weights")
 
 
 @dataclass(frozen=True)
 class Gradients:
-    """The sampled tokens of some checkpoints."""
+    """The sampled tokens of some checkpoints: norms `at_logits` and `at_weights`, by quadrant."""
 
     sample: Sample
-    tokens: Sequence[TokenGradient]
-
-    def norms(self, place: str) -> Array:
-        """Return the norms at a place, `at_logits` or `at_weights`."""
-        return np.array([getattr(token, place) for token in self.tokens], dtype=float)
+    frame: pd.DataFrame
 
     def mask(self, quadrant: Quadrant) -> Mask:
         """Return which tokens are of a quadrant."""
-        return np.array([token.quadrant == quadrant for token in self.tokens], dtype=bool)
+        return (self.frame["quadrant"] == quadrant).to_numpy(bool)
 
     def mean(self, quadrant: Quadrant, place: str) -> Interval:
         """Return the mean norm of a quadrant."""
-        return mean(self.sample, self.norms(place), self.mask(quadrant))
+        return mean(self.sample, self.frame[place].to_numpy(float), self.mask(quadrant))
 
     def against(self, quadrant: Quadrant, place: str) -> Interval:
         """Return by how many percent the mean norm exceeds that of high probability and high entropy."""
         masks = self.mask(quadrant), self.mask(LIKELY)
-        return relative(self.sample, self.norms(place), *masks)
+        return relative(self.sample, self.frame[place].to_numpy(float), *masks)
 
 
 def gradients_at(artefacts: Artefacts, checkpoints: Sequence[Checkpoint]) -> Gradients:
-    """Return the sampled tokens of some checkpoints of a study."""
-    rows = [*_rows(artefacts, checkpoints)]
-    units = np.array([unit for unit, _ in rows], dtype=np.int64).reshape(-1, 2)
-    rollouts, prompt = np.unique(units, axis=0, return_inverse=True)
-    weights = np.array([token.weight for _, token in rows], dtype=float)
-    training = np.zeros(len(rows), np.int64)
-    count = artefacts.study.interventions.repetitions
-    sample = Sample(weights, prompt.reshape(-1), rollouts[:, 0], training, 1, count)
-    return Gradients(sample, [token for _, token in rows])
-
-
-def _rows(
-    artefacts: Artefacts, checkpoints: Sequence[Checkpoint]
-) -> Iterator[tuple[tuple[int, int], TokenGradient]]:
-    """Yield stratum and rollout of each token, and the token."""
-    for stratum, checkpoint in enumerate(checkpoints):
-        for repetition in artefacts.intervention(checkpoint).numbers.repetitions:
-            for token in repetition.gradients:
-                yield (stratum, repetition.repetition), token
+    """Return the sampled tokens of some checkpoints; these and their rollouts are step and prompt."""
+    rows = [
+        {"step": stratum, "prompt": repetition.repetition, **asdict(token)}
+        for stratum, checkpoint in enumerate(checkpoints)
+        for repetition in artefacts.intervention(checkpoint).numbers.repetitions
+        for token in repetition.gradients
+    ]
+    frame = pd.DataFrame(rows, columns=COLUMNS)
+    return Gradients(sample_of([frame], artefacts.study.interventions.repetitions), frame)
 
 
 def spurious_at_weights(
@@ -79,13 +64,9 @@ def spurious_at_weights(
     It is that of the base model and the checkpoints of a method of one size, whose titles come first; None
     without any.
     """
-    study, points = artefacts.study, []
-    for point in study.intervened():
-        if point.size == size and (point.run is None or point.run.method == method):
-            points.append(point)
+    study, methods = artefacts.study, (None, method)
+    points = [p for p in study.intervened() if p.size == size and p.method in methods]
     if not points:
         return None
-    titles = dict.fromkeys(
-        study.title(point.run.method if point.run else "base") for point in points
-    )
+    titles = dict.fromkeys(study.title(point.method or "base") for point in points)
     return ", ".join(titles), gradients_at(artefacts, points).against("rare, sure", "at_weights")

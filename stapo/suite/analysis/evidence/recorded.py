@@ -11,25 +11,41 @@ Classes, of tokens as the token selection saw them (our choice of thresholds):
 Candidates (A > 0, low probability) have the class of their kind: those that S2T silences have a low entropy,
 those that it retains a high one. So the class "low probability, low entropy, A > 0" is exactly what S2T
 silences, or would silence under another method.
+
+With the sign of A, these are quadrants: v4 and v5 of the paper have the four with A > 0, v1 to v3 all eight;
+tokens with A = 0 have no gradient and belong to none. Gradient norms are those of the surrogate at the logits
+of a token, without the loss's divisor (0 where the ratio is clipped). The learning potential of v1 to v3 is
+not computed: its formula is not known here.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from itertools import product
 
 import numpy as np
 import pandas as pd
 
 from stapo.core.methods import s2t_arguments
 from stapo.suite.analysis.artefacts import ALL, Artefacts, sizes_of
+from stapo.suite.analysis.evidence import estimates
 from stapo.suite.analysis.evidence.estimates import Array, Indices, Mask, Sample, sample_of
-from stapo.suite.analysis.interventions import predicted_change
+from stapo.suite.analysis.evidence.updates import predicted_change
+from stapo.suite.evaluation.statistics import UNKNOWN, Interval
+from stapo.suite.reference import CONFIDENCE, paper
 from stapo.suite.study import TrainingRun
 
 PERCENTILE = 0.8
 """Level of the entropies that is tau_h in a training without a candidate: that of v1 to v3."""
 NO_SILENCED = "No silenced token was recorded."
 ONE_SEED = "One training seed: intervals are about other prompts, not about other trainings."
+SILENCED = " (S2T silences)"
+QUADRANTS = (
+    f"low probability, low entropy{SILENCED}",
+    "low probability, high entropy",
+    "high probability, low entropy",
+    "high probability, high entropy",
+)
 
 
 @dataclass(frozen=True)
@@ -65,16 +81,14 @@ class Recorded:
     @cached_property
     def rare(self) -> Mask:
         """Tokens of low probability."""
-        below = ~self.correct & (self.numbers("probability") < self.tau_p)
-        rare: Mask = self.silenced | self.is_kind("retained") | below
-        return rare
+        below: Mask = ~self.correct & (self.numbers("probability") < self.tau_p)
+        return below | self.silenced | self.is_kind("retained")
 
     @cached_property
     def sure(self) -> Mask:
         """Tokens of low entropy."""
-        below = self.is_kind("other") & (self.numbers("entropy") < self.tau_h)
-        sure: Mask = self.silenced | below
-        return sure
+        below: Mask = self.is_kind("other") & (self.numbers("entropy") < self.tau_h)
+        return below | self.silenced
 
     @cached_property
     def norm(self) -> Array:
@@ -130,56 +144,111 @@ class Tokens:
         """Title of the method."""
         return self.recording.title
 
+    @property
+    def sample(self) -> Sample:
+        """Of the recording."""
+        return self.recording.sample
+
+
+@dataclass(frozen=True)
+class Quadrant(Tokens):
+    """A quadrant of one method and size; its name is one of `QUADRANTS`."""
+
+    advantage: str
+    """Sign of A, "> 0" or "< 0"."""
+    whole: Mask
+    """(n,) tokens with the same sign of A."""
+    rare: bool
+    sure: bool
+
+    @cached_property
+    def share(self) -> Interval:
+        """Share in the tokens with the same sign of A."""
+        return estimates.share(self.sample, self.mask, self.whole)
+
+    @cached_property
+    def norm(self) -> Interval:
+        """Mean norm of the gradient."""
+        known, norm = self.recording.measured, self.recording.known_norm
+        return estimates.mean(self.sample, norm, self.mask & known)
+
+    @cached_property
+    def against(self) -> Interval:
+        """Percent by which the norm exceeds that of high probability and entropy; nan for this one."""
+        if self.name == QUADRANTS[-1]:
+            return UNKNOWN
+        known, norm = self.recording.measured, self.recording.known_norm
+        last = self.whole & ~self.recording.rare & ~self.recording.sure
+        return estimates.relative(self.sample, norm, self.mask & known, last & known)
+
+    @cached_property
+    def gradient_share(self) -> Interval:
+        """Share in the sum of squared norms; its interval ends at 1, and none is without a record."""
+        squares = np.where(self.whole, self.recording.known_norm**2, 0.0)
+        fraction = estimates.ratio(self.sample, np.where(self.mask, squares, 0.0), squares)
+        if not self.mask.any():
+            return replace(UNKNOWN, value=fraction.value)
+        return replace(fraction, high=min(fraction.high, 1.0))
+
+    @cached_property
+    def entropy_change(self) -> Interval:
+        """Mean of the predicted entropy change, with p and H as the token selection saw them."""
+        change = self.recording.predicted_change(self.recording.numbers("advantage"))
+        return estimates.mean(self.sample, change, self.mask)
+
+
+def quadrants(recording: Recorded, signs: Sequence[str] = ("> 0",)) -> list[Quadrant]:
+    """Return the quadrants of one method and size, in the order of `QUADRANTS` for each sign of A."""
+    rows = []
+    for sign in signs:
+        whole: Mask = recording.numbers("advantage") * (1 if sign == "> 0" else -1) > 0
+        for name, (rare, sure) in zip(QUADRANTS, product((True, False), repeat=2), strict=True):
+            mask: Mask = whole & (recording.rare == rare) & (recording.sure == sure)
+            # S2T silences none with A < 0.
+            name = name if sign == "> 0" else name.removesuffix(SILENCED)
+            rows.append(Quadrant(recording, name, mask, sign, whole, rare, sure))
+    return rows
+
+
+def paper_note() -> str:
+    """Return what the paper prints of the gradient norm of spurious tokens."""
+    stated = paper()["quadrants"]
+    return (
+        f"The paper ({stated['revision']}, {stated['size']} under {stated['under']}) prints "
+        f"{stated['spurious_against_high_high']:+.1f} % for the first quadrant against the last "
+        f"({CONFIDENCE[stated['confidence']]})."
+    )
+
 
 @lru_cache(maxsize=1)
 def recorded(artefacts: Artefacts) -> tuple[Recorded, ...]:
     """Return the recorded tokens of each size and method, in the order of the study."""
     study, recordings = artefacts.study, []
-    tokens = artefacts.of_runs(artefacts.tokens)
-    for size in study.run.sizes:
-        for name in study.run.methods:
-            method, prompts = study.method(name), study.training_of(name).prompts_per_mini_batch
-            runs = (TrainingRun(size, name, seed) for seed in study.run.seeds)
-            frames = [tokens[run].assign(seed=run.seed) for run in runs]
-            # A training that another study made has that study's thresholds; before they were recorded,
-            # they were those of v5.
-            s2t = frames[0].attrs.get("s2t") or s2t_arguments(replace(method, s2t={}))
-            recordings.append(
-                Recorded(
-                    size=size,
-                    method=name,
-                    title=method.title,
-                    s2t=s2t,
-                    frame=pd.concat(frames, ignore_index=True),
-                    sample=sample_of(frames, prompts),
-                    tau_h=np.concatenate([_thresholds(frame) for frame in frames]),
-                )
-            )
+    for size, name in product(study.run.sizes, study.run.methods):
+        method, prompts = study.method(name), study.training_of(name).prompts_per_mini_batch
+        runs = (TrainingRun(size, name, seed) for seed in study.run.seeds)
+        frames = [artefacts.tokens(run).assign(seed=run.seed) for run in runs]
+        # A training that another study made has that study's thresholds; before they were recorded,
+        # they were those of v5.
+        s2t = frames[0].attrs.get("s2t") or s2t_arguments(replace(method, s2t={}))
+        sample, frame = sample_of(frames, prompts), pd.concat(frames, ignore_index=True)
+        tau_h = np.concatenate([*map(_thresholds, frames)])
+        recordings.append(Recorded(size, name, method.title, s2t, frame, sample, tau_h))
     return tuple(recordings)
 
 
 def with_pooled(artefacts: Artefacts) -> tuple[Recorded, ...]:
     """Return the same, after the tokens of each method at all base models, if these differ in their seed."""
-    recordings = recorded(artefacts)
-    if ALL not in sizes_of(artefacts.study):
-        return recordings
-    methods = artefacts.study.run.methods
-    return *(
-        _pooled([recording for recording in recordings if recording.method == name])
-        for name in methods
-    ), *recordings
-
-
-def _pooled(recordings: Sequence[Recorded]) -> Recorded:
-    """Return the recorded tokens of a method at all base models, which take the place of trainings."""
-    frames = [recording.frame for recording in recordings]
-    return replace(
-        recordings[0],
-        size=ALL,
-        frame=pd.concat(frames, ignore_index=True),
-        sample=sample_of(frames, recordings[0].sample.prompts_per_step),
-        tau_h=np.concatenate([recording.tau_h for recording in recordings]),
-    )
+    recordings, pooled = recorded(artefacts), []
+    for name in artefacts.study.run.methods if ALL in sizes_of(artefacts.study) else ():
+        # Base models take the place of trainings.
+        models = [recording for recording in recordings if recording.method == name]
+        frames = [recording.frame for recording in models]
+        sample = sample_of(frames, models[0].sample.prompts_per_step)
+        tau_h = np.concatenate([recording.tau_h for recording in models])
+        frame = pd.concat(frames, ignore_index=True)
+        pooled.append(replace(models[0], size=ALL, frame=frame, sample=sample, tau_h=tau_h))
+    return *pooled, *recordings
 
 
 def _thresholds(frame: pd.DataFrame) -> Array:
@@ -196,21 +265,15 @@ def percentile(frame: pd.DataFrame) -> Array:
     """Return the (1,) smallest entropy up to which `PERCENTILE` of the weight of some tokens lies."""
     ordered = frame.sort_values("entropy", kind="stable")
     reached = ordered["weight"].to_numpy(float).cumsum()
-    quantile: Array = ordered["entropy"].to_numpy(float)[
-        np.searchsorted(reached, PERCENTILE * reached[-1:])
-    ]
-    return quantile
+    place = np.searchsorted(reached, PERCENTILE * reached[-1:])
+    return ordered["entropy"].to_numpy(float)[place]
 
 
-def notes_of(recordings: Iterable[Recorded]) -> list[str]:
+def notes_of(recordings: Sequence[Recorded]) -> list[str]:
     """Return the sentences below every table of token records."""
-    recordings = list(recordings)
-    notes = [thresholds(recordings)]
-    if not any(recording.silenced.any() for recording in recordings):
-        notes.append(NO_SILENCED)
-    if any(recording.sample.trainings == 1 for recording in recordings):
-        notes.append(ONE_SEED)
-    return notes
+    silent = not any(recording.silenced.any() for recording in recordings)
+    alone = any(recording.sample.trainings == 1 for recording in recordings)
+    return [thresholds(recordings), *[NO_SILENCED] * silent, *[ONE_SEED] * alone]
 
 
 def thresholds(recordings: Iterable[Recorded]) -> str:
@@ -222,5 +285,5 @@ def thresholds(recordings: Iterable[Recorded]) -> str:
         titles.setdefault(text, []).append(recording.title)
     if len(titles) == 1:
         return f"S2T: {next(iter(titles))}."
-    parts = (f"{text} ({', '.join(dict.fromkeys(methods))})" for text, methods in titles.items())
+    parts = [f"{text} ({', '.join(dict.fromkeys(methods))})" for text, methods in titles.items()]
     return f"S2T: {'; '.join(parts)}."

@@ -5,8 +5,8 @@ from typing import Any
 
 from stapo.suite.analysis import charts
 from stapo.suite.analysis.artefacts import Artefacts
-from stapo.suite.analysis.comparison import accuracies, shown_benchmarks
 from stapo.suite.analysis.curves import accuracy_label
+from stapo.suite.analysis.main_table import accuracies, shown_benchmarks
 from stapo.suite.evaluation.statistics import AVERAGE
 from stapo.suite.exhibits import Exhibit
 from stapo.suite.study.study import families

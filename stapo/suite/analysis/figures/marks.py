@@ -4,8 +4,7 @@ from typing import Any
 
 from stapo.suite.analysis import charts
 from stapo.suite.analysis.artefacts import Artefacts
-from stapo.suite.analysis.evidence.quadrants import NAMES
-from stapo.suite.analysis.evidence.recorded import notes_of, recorded
+from stapo.suite.analysis.evidence.recorded import QUADRANTS, notes_of, recorded
 from stapo.suite.analysis.tables.marks import TOUCHED, WRONG, Row, rows_of
 from stapo.suite.evaluation.statistics import Interval
 from stapo.suite.exhibits import Exhibit
@@ -13,7 +12,7 @@ from stapo.suite.exhibits import Exhibit
 EXHIBIT = Exhibit(order=95, title="What the masks find", needs="marks")
 SHOWN = {
     TOUCHED: "touched by the method",
-    f"A > 0, {NAMES[0]}": "of low probability and entropy, A > 0",
+    f"A > 0, {QUADRANTS[0]}": "of low probability and entropy, A > 0",
     "all with A > 0": "any token with A > 0",
 }
 """Row of table marks -> its name in the legend."""

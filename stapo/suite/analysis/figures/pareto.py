@@ -4,8 +4,8 @@ from typing import Any
 
 from stapo.suite.analysis import charts
 from stapo.suite.analysis.artefacts import Artefacts
-from stapo.suite.analysis.comparison import of_trainings, shown_benchmarks
 from stapo.suite.analysis.curves import accuracy_label, smoothing
+from stapo.suite.analysis.main_table import of_trainings, shown_benchmarks
 from stapo.suite.analysis.tables.stability import entropy_of, warm_up_steps
 from stapo.suite.exhibits import Exhibit
 

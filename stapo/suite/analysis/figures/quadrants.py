@@ -7,8 +7,14 @@ import numpy as np
 
 from stapo.suite.analysis import charts
 from stapo.suite.analysis.artefacts import Artefacts
-from stapo.suite.analysis.evidence.quadrants import NAMES, paper_note, quadrants
-from stapo.suite.analysis.evidence.recorded import Recorded, notes_of, recorded
+from stapo.suite.analysis.evidence.recorded import (
+    QUADRANTS,
+    Recorded,
+    notes_of,
+    paper_note,
+    quadrants,
+    recorded,
+)
 from stapo.suite.exhibits import Exhibit
 from stapo.suite.text import token_signs
 
@@ -18,8 +24,8 @@ EXHIBIT = Exhibit(order=90, title="Probability and entropy of tokens")
 def make(artefacts: Artefacts) -> Any:
     """Return probability and entropy of recorded tokens by quadrant: a panel per size and method."""
     recordings = recorded(artefacts)
-    each = charts.MAX_POINTS // (len(NAMES) * max(len(recordings), 1))
-    group = charts.colours(NAMES)
+    each = charts.MAX_POINTS // (len(QUADRANTS) * max(len(recordings), 1))
+    group = charts.colours(QUADRANTS)
     caption = (
         "Recorded tokens of correct answers (advantage > 0) by probability and entropy, at most "
         f"{each} of each quadrant: the number of points says nothing about density. Table quadrants has "

@@ -5,21 +5,22 @@ weights of its records / the sum of the weights of the kind. Tokens are compared
 space. Those with the same estimate are ordered as text.
 
 In a real vocabulary most tokens were recorded once, and say nothing alone: there, bars are of kinds of tokens
-(number, word and so on), with the most frequent ones as examples.
+(number, word and so on), with the most frequent ones as examples. A word begins with a blank, as byte-level
+BPE cuts words; the first word of a line has none, and counts as a piece. Of old records, U+FFFD is a part of
+a character. The kinds are our choice.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import altair as alt
-import numpy as np
 
 from stapo.suite.analysis import charts
 from stapo.suite.analysis.artefacts import Artefacts
 from stapo.suite.analysis.evidence.estimates import Mask, share
 from stapo.suite.analysis.evidence.recorded import NO_SILENCED, Recorded, recorded, thresholds
-from stapo.suite.analysis.evidence.words import KINDS as WORDS, kind as kind_of
 from stapo.suite.exhibits import Exhibit
 from stapo.suite.text import token_quoted
 
@@ -33,12 +34,19 @@ MANY, SINGLE = 20, 0.5
 ROOM = 220
 """Pixels for the examples of a kind."""
 KINDS = ("silenced", "retained")
+SPECIAL = re.compile(r"<[^<>\s]+>|\[[A-Z]+\]")
+"""Such as `<|im_end|>`, `</s>` and `[PAD]`; tokenizers do not join brackets and letters otherwise."""
+PART = re.compile(r"\\x[89a-f][0-9a-f]|\ufffd")
+"""A byte of a character, as records spell it."""
+WORDS = ("number", "word", "word piece", "sign", "blank", "special", "part of a character")
+"""Kinds of tokens by their text alone."""
 
 
 def make(artefacts: Artefacts) -> Any:
     """Return shares of the most frequent tokens, or of kinds, as bars: a panel per size, method and kind."""
     recordings, group, panels = recorded(artefacts), charts.colours(KINDS), []
-    is_grouped = any(has_many(_candidates(recording)) for recording in recordings)
+    candidates = [r.frame["token"][r.frame["kind"].isin(KINDS)] for r in recordings]
+    is_grouped = any(map(has_many, candidates))
     for recording in recordings:
         for kind in KINDS:
             rows = _kind_rows(recording, kind) if is_grouped else _rows(recording, kind)
@@ -67,11 +75,6 @@ def has_many(tokens: Iterable[str]) -> bool:
     return len(counts) >= MANY and single > SINGLE * len(counts)
 
 
-def _candidates(recording: Recorded) -> Iterable[str]:
-    tokens: Iterable[str] = recording.frame["token"][recording.frame["kind"].isin(KINDS)]
-    return tokens
-
-
 def _bars(rows: list[dict[str, Any]], kind: str, group: Mapping[str, Any]) -> list[Any]:
     return charts.bars(rows, f"share of the {kind} candidates [%]", group)
 
@@ -92,11 +95,8 @@ def _labelled(rows: list[dict[str, Any]], kind: str, group: Mapping[str, Any]) -
 
 def _ordered(recording: Recorded, among: Mask) -> list[str]:
     """Return tokens, the most frequent first."""
-    weights: dict[str, float] = {}
-    tokens = recording.frame["token"].to_numpy(dtype=object)[among]
-    for token, weight in zip(tokens, recording.sample.weight[among], strict=True):
-        weights[token] = weights.get(token, 0.0) + weight
-    return sorted(weights, key=lambda token: (-round(weights[token], 6), token))
+    weights = recording.frame[among].groupby("token")["weight"].sum().round(6)
+    return sorted(weights.index, key=lambda token: (-weights[token], token))
 
 
 def _rows(recording: Recorded, kind: str) -> list[dict[str, Any]]:
@@ -115,15 +115,26 @@ def _rows(recording: Recorded, kind: str) -> list[dict[str, Any]]:
 def _kind_rows(recording: Recorded, kind: str) -> list[dict[str, Any]]:
     """Return the rows of all kinds of tokens, in the same order in each panel; none without a token."""
     among = recording.is_kind(kind)
-    words = np.array([kind_of(token) for token in recording.frame["token"]], dtype=object)
+    words = recording.frame["token"].map(kind_of).to_numpy(dtype=object)
     rows: list[dict[str, Any]] = []
     for name in WORDS if among.any() else ():
         these: Mask = among & (words == name)
-        examples = [
-            token_quoted(token, CHARACTERS) for token in _ordered(recording, these)[:EXAMPLES]
-        ]
-        row = {"y": name, "group": kind, "examples": ", ".join(examples)}
-        rows.append(
-            {**charts.interval(share(recording.sample, these, among), 100, axis="x"), **row}
-        )
+        frequent = _ordered(recording, these)[:EXAMPLES]
+        examples = ", ".join(token_quoted(token, CHARACTERS) for token in frequent)
+        interval = charts.interval(share(recording.sample, these, among), 100, axis="x")
+        rows.append({**interval, "y": name, "group": kind, "examples": examples})
     return rows
+
+
+def kind_of(token_text: str) -> str:
+    """Return the kind of a token, one of `WORDS`."""
+    text = token_text.strip()
+    if not text:
+        return "blank"
+    if SPECIAL.fullmatch(text):
+        return "special"
+    if PART.search(text):
+        return "part of a character"
+    if any(character.isalpha() for character in text):
+        return "word" if token_text[0].isspace() else "word piece"
+    return "number" if any(character.isnumeric() for character in text) else "sign"

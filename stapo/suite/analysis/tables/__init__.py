@@ -7,7 +7,7 @@ from pathlib import Path
 from stapo.core.files import write
 from stapo.suite import paths
 from stapo.suite.analysis.artefacts import ALL, Artefacts
-from stapo.suite.analysis.table import Table, render
+from stapo.suite.analysis.formats import Table, render
 from stapo.suite.exhibits import declared
 from stapo.suite.jobs import jobs_of
 

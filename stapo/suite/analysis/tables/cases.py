@@ -13,7 +13,7 @@ import numpy as np
 
 from stapo.suite.analysis.artefacts import Artefacts
 from stapo.suite.analysis.evidence.recorded import NO_SILENCED, Recorded, recorded
-from stapo.suite.analysis.table import METHOD, SIZE, Column, Table
+from stapo.suite.analysis.formats import METHOD, SIZE, Column, Table
 from stapo.suite.exhibits import Exhibit
 from stapo.suite.text import token_signs
 

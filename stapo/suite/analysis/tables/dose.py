@@ -4,7 +4,7 @@ from statistics import fmean
 
 from stapo.suite.analysis.artefacts import Artefacts, Trained, trained
 from stapo.suite.analysis.curves import values_of
-from stapo.suite.analysis.table import METHOD, SIZE, Column, Table, estimated
+from stapo.suite.analysis.formats import METHOD, SIZE, Column, Table, estimated
 from stapo.suite.evaluation.statistics import Interval, mean_of_seeds
 from stapo.suite.exhibits import Exhibit
 from stapo.suite.study import TrainingRun

@@ -14,9 +14,9 @@ import numpy as np
 from scipy.stats import permutation_test
 
 from stapo.suite.analysis.artefacts import ALL, Artefacts, sizes_of, units_of
-from stapo.suite.analysis.comparison import of_trainings
 from stapo.suite.analysis.curves import accuracy_line, curves_of, shares_of, values_of
-from stapo.suite.analysis.table import METHOD, SIZE, Column, Table, estimated, with_interval
+from stapo.suite.analysis.formats import METHOD, SIZE, Column, Table, estimated, with_interval
+from stapo.suite.analysis.main_table import of_trainings
 from stapo.suite.analysis.tables.stability import entropy_of
 from stapo.suite.evaluation.statistics import (
     Interval,

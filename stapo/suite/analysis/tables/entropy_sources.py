@@ -7,7 +7,7 @@ import numpy as np
 from stapo.suite.analysis.artefacts import Artefacts
 from stapo.suite.analysis.evidence.estimates import Mask, ratio, share
 from stapo.suite.analysis.evidence.recorded import Recorded, Tokens, notes_of, with_pooled
-from stapo.suite.analysis.table import METHOD, SIZE, Column, Table, estimated
+from stapo.suite.analysis.formats import METHOD, SIZE, Column, Table, estimated
 from stapo.suite.evaluation.statistics import Interval
 from stapo.suite.exhibits import Exhibit
 from stapo.suite.study import Study

@@ -5,13 +5,12 @@ from dataclasses import dataclass
 from stapo.suite.analysis.artefacts import Artefacts
 from stapo.suite.analysis.evidence.gradients import (
     LIKELY,
-    QUADRANTS,
     TITLES,
     Gradients,
     gradients_at,
 )
-from stapo.suite.analysis.evidence.quadrants import paper_note
-from stapo.suite.analysis.table import Column, Table, estimated
+from stapo.suite.analysis.evidence.recorded import paper_note
+from stapo.suite.analysis.formats import Column, Table, estimated
 from stapo.suite.analysis.tables.interventions import title_of
 from stapo.suite.evaluation.statistics import Interval
 from stapo.suite.exhibits import Exhibit
@@ -64,7 +63,7 @@ def make(artefacts: Artefacts) -> Table:
         rows=[
             Row(title_of(study, checkpoint), quadrant, gradients_at(artefacts, [checkpoint]))
             for checkpoint in study.intervened()
-            for quadrant in QUADRANTS
+            for quadrant in TITLES
         ],
         caption=(
             "Norm of the gradient of single tokens' log-probs, with advantages above 0, by probability and "

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from stapo.suite.analysis.artefacts import Artefacts
-from stapo.suite.analysis.table import Column, Table
+from stapo.suite.analysis.formats import Column, Table
 from stapo.suite.exhibits import Exhibit
 from stapo.suite.reference import CONFIDENCE, paper
 from stapo.suite.study import Study

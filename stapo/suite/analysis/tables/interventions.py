@@ -7,14 +7,14 @@ import numpy as np
 import pandas as pd
 
 from stapo.suite.analysis.artefacts import Artefacts
-from stapo.suite.analysis.interventions import (
+from stapo.suite.analysis.evidence.updates import (
     QUANTITIES,
     Updates,
     arm_title,
     measured,
     predicted_change,
 )
-from stapo.suite.analysis.table import Column, Table, estimated, with_interval
+from stapo.suite.analysis.formats import Column, Table, estimated, with_interval
 from stapo.suite.evaluation.statistics import Interval, mean_of_seeds
 from stapo.suite.exhibits import Exhibit
 from stapo.suite.records.arms import ARMS, NOTHING

@@ -4,9 +4,14 @@ from dataclasses import dataclass
 
 from stapo.suite.analysis.artefacts import Artefacts
 from stapo.suite.analysis.evidence.estimates import Mask, share
-from stapo.suite.analysis.evidence.quadrants import quadrants
-from stapo.suite.analysis.evidence.recorded import Recorded, Tokens, notes_of, with_pooled
-from stapo.suite.analysis.table import METHOD, SIZE, Column, Table, estimated
+from stapo.suite.analysis.evidence.recorded import (
+    Recorded,
+    Tokens,
+    notes_of,
+    quadrants,
+    with_pooled,
+)
+from stapo.suite.analysis.formats import METHOD, SIZE, Column, Table, estimated
 from stapo.suite.evaluation.statistics import Interval
 from stapo.suite.exhibits import Exhibit
 from stapo.suite.models.marked import DETOUR, MARKS, SLIP

@@ -1,8 +1,8 @@
 """What whole methods make of the same weights and the same rollout: single rollouts, over base models."""
 
 from stapo.suite.analysis.artefacts import Artefacts
-from stapo.suite.analysis.interventions import QUANTITIES, Updates, measured, updates_of
-from stapo.suite.analysis.table import Column, Table, estimated
+from stapo.suite.analysis.evidence.updates import QUANTITIES, Updates, measured, updates_of
+from stapo.suite.analysis.formats import Column, Table, estimated
 from stapo.suite.exhibits import Exhibit
 
 EXHIBIT = Exhibit(

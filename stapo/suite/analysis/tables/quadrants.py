@@ -4,9 +4,14 @@ Those with A > 0 are the quadrants, and the four classes of v4 and v5; all eight
 """
 
 from stapo.suite.analysis.artefacts import Artefacts
-from stapo.suite.analysis.evidence.quadrants import Quadrant, paper_note, quadrants
-from stapo.suite.analysis.evidence.recorded import notes_of, with_pooled
-from stapo.suite.analysis.table import METHOD, SIZE, Column, Table, estimated
+from stapo.suite.analysis.evidence.recorded import (
+    Quadrant,
+    notes_of,
+    paper_note,
+    quadrants,
+    with_pooled,
+)
+from stapo.suite.analysis.formats import METHOD, SIZE, Column, Table, estimated
 from stapo.suite.exhibits import Exhibit
 
 EXHIBIT = Exhibit(order=40, title="Classes of tokens by probability and entropy")

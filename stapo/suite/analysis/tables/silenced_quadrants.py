@@ -1,8 +1,14 @@
 """Which tokens move the entropy: updates that silence tokens of other quadrants, over base models."""
 
 from stapo.suite.analysis.artefacts import Artefacts
-from stapo.suite.analysis.interventions import QUANTITIES, Updates, arm_title, measured, updates_of
-from stapo.suite.analysis.table import Column, Table, estimated
+from stapo.suite.analysis.evidence.updates import (
+    QUANTITIES,
+    Updates,
+    arm_title,
+    measured,
+    updates_of,
+)
+from stapo.suite.analysis.formats import Column, Table, estimated
 from stapo.suite.exhibits import Exhibit
 from stapo.suite.records.arms import NOTHING
 

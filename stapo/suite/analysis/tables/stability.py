@@ -7,7 +7,7 @@ import numpy as np
 
 from stapo.suite.analysis.artefacts import ALL, Artefacts, Trained, sizes_of, trained
 from stapo.suite.analysis.curves import Values, moving_mean, values_of, width_of
-from stapo.suite.analysis.table import METHOD, SIZE, Column, Table, estimated
+from stapo.suite.analysis.formats import METHOD, SIZE, Column, Table, estimated
 from stapo.suite.evaluation.statistics import Interval, mean_of_seeds, ratio_of_seeds
 from stapo.suite.exhibits import Exhibit
 from stapo.suite.study import Study, TrainingRun

@@ -9,8 +9,8 @@ from typing import Any, Literal
 from stapo.core.methods import BASELINES
 from stapo.suite.analysis.against_paper import changed, is_papers
 from stapo.suite.analysis.artefacts import Artefacts
+from stapo.suite.analysis.formats import Column, Table
 from stapo.suite.analysis.quantities import QUANTITIES, Measured, UnmeasuredError
-from stapo.suite.analysis.table import Column, Table
 from stapo.suite.exhibits import Exhibit
 from stapo.suite.reference import CONFIDENCE, claims, paper
 from stapo.suite.study import Study

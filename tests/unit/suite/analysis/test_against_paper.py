@@ -6,7 +6,7 @@ from synthetic import tabulated, write_scores
 from stapo.core.methods import BASELINES, METHODS
 from stapo.suite.analysis.against_paper import compare_with_paper
 from stapo.suite.analysis.artefacts import Artefacts
-from stapo.suite.analysis.main_tables import render
+from stapo.suite.analysis.main_rendering import render
 from stapo.suite.analysis.tables.hyperparameters import make
 from stapo.suite.reference import paper
 from stapo.suite.repository import STUDIES
@@ -25,7 +25,7 @@ def compared(raw, root, *, sizes=("1.7B",), benchmarks=SIX, decoding="t1.0-p1.0"
     assert study.compared() == (["stapo", "stapo-v2"], [*BASELINES])
     write_scores(root, study)
     table = tabulated(root, study)
-    return table, compare_with_paper(study, table)
+    return table, compare_with_paper(table)
 
 
 @pytest.mark.parametrize("all_six", [True, False])
@@ -39,7 +39,7 @@ def test_ours_stands_beside_the_papers_cell_of_its_revision(raw_study, tmp_path,
     title = METHODS["stapo-v2"].title
     own = next(row for row in table.rows if row.method == "stapo-v2").cells["aime24"]
     assert (cells[title, "aime24"].ours, cells[title, "aime24"].paper) == (own, 16.04)
-    text = render(table, against)
+    text = render(table)
     assert f"| v1 to v3 | 1.7B | {title} | aime24 | {own.value:.2f}<br>[" in text
     assert f" | 16.04 | {own.value - 16.04:+.2f}<br>[" in text
 

@@ -4,7 +4,7 @@ import csv
 import io
 from math import nan
 
-from stapo.suite.analysis.table import Column, Table, csv_text, render
+from stapo.suite.analysis.formats import Column, Table, csv_text, render
 from stapo.suite.evaluation.statistics import Interval
 
 TABLE = Table(

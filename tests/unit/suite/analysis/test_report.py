@@ -6,9 +6,9 @@ import re
 import pytest
 
 from stapo.suite import paths
-from stapo.suite.analysis.artefacts import read_scores
-from stapo.suite.analysis.comparison import main_table
-from stapo.suite.analysis.main_tables import headline_texts
+from stapo.suite.analysis.artefacts import Artefacts
+from stapo.suite.analysis.main_rendering import headline_texts
+from stapo.suite.analysis.main_table import main_table
 from stapo.suite.analysis.report import json_block, render_report, write_report
 from stapo.suite.exhibits import figure_names
 from stapo.suite.jobs.prepare import model_settings
@@ -23,10 +23,10 @@ def test_the_page_is_complete_self_contained_and_safe(study, finished):
     environment = {"commit": "c0ffee" * 6, "dirty": True, "gpus": ["H100", "H100"]}
     cost = {"seconds": 1234.5, "gpu_seconds": 7200.0, "joules": 7.2e6}
     path.write_text(json.dumps({"environment": environment, **cost}))
-    page = write_report(study, finished).read_text()
+    page = write_report(Artefacts(study, finished)).read_text()
     assert len(page.encode()) < 5 * 2**20
     shown = SCRIPT.sub("", page)
-    table = main_table(study, "t1.0-p1.0", read_scores(study, "t1.0-p1.0", finished))
+    table = main_table(Artefacts(study, finished), "t1.0-p1.0")
     for said in (
         headline_texts(table)[0].split(":")[1].split("%")[0].strip(),
         "<dt>Learning rate</dt><dd>0.0003 (weight decay 0.1)</dd>",
@@ -59,7 +59,7 @@ def test_the_page_is_complete_self_contained_and_safe(study, finished):
     assert "<b>" not in shown
     assert not {"\x1b", "\u202e", "\u200b"} & set(shown)
     assert "default-src &#39;none&#39;" in page
-    assert render_report(study, finished) == page
+    assert render_report(Artefacts(study, finished)) == page
     text = "</script><!-- <SCRIPT>\u2028"
     assert "<" not in json_block([text])
     assert json.loads(json_block([text])) == [text]
@@ -81,5 +81,5 @@ def test_it_says_what_file_the_base_model_was_made_of(study, finished, monkeypat
     monkeypatch.setattr("stapo.suite.jobs.prepare.model_settings", lambda _: made["tiny"])
     for said, model in kinds.items():
         models = dict.fromkeys(study.models, model)
-        page = render_report(study.model_copy(update={"models": models}), finished)
+        page = render_report(Artefacts(study.model_copy(update={"models": models}), finished))
         assert f"<dd>{said}</dd>" in page

@@ -9,9 +9,9 @@ from studies import outputs
 from synthetic import rewrite, tabulated, write_score, write_scores
 
 from stapo.core.files import AGAIN
-from stapo.suite.analysis.artefacts import StaleScoreError
-from stapo.suite.analysis.comparison import AVERAGE
-from stapo.suite.analysis.main_tables import print_table, render, write_tables
+from stapo.suite.analysis.artefacts import Artefacts, StaleScoreError
+from stapo.suite.analysis.main_rendering import print_table, render, write_tables
+from stapo.suite.analysis.main_table import AVERAGE
 from stapo.suite.analysis.values import of_rows
 from stapo.suite.study import parse_study
 
@@ -30,13 +30,13 @@ def test_the_best_of_each_column_is_bold(study, finished):
         values = {row.method: round(row.cells[column].value, 2) for row in table.rows}
         bold = {row.method for row in table.rows if column in row.best}
         assert bold == {name for name, value in values.items() if value == max(values.values())}
-    assert "**" in render(table, [])
+    assert "**" in render(table)
 
 
 def test_all_that_is_missing_stale_or_mixed_is_refused_at_once(study, finished, tmp_path):
     files = [path for path in outputs(study, "score") if DECODING in path]
     with pytest.raises(StaleScoreError) as caught:
-        write_tables(study, DECODING, tmp_path / "elsewhere")
+        write_tables(Artefacts(study, tmp_path / "elsewhere"), DECODING)
     (line,) = str(caught.value).splitlines()
     assert line.startswith("results/demo/scores/")
     assert f"{len(files)} score files are missing" in line
@@ -47,7 +47,7 @@ def test_all_that_is_missing_stale_or_mixed_is_refused_at_once(study, finished, 
     damaged = finished / files[-1]
     pq.write_table(pq.read_table(damaged).drop_columns(["verdict"]), damaged)
     with pytest.raises(StaleScoreError) as caught:
-        write_tables(study, DECODING, finished)
+        write_tables(Artefacts(study, finished), DECODING)
     stale, missing, mixed, damage = str(caught.value).splitlines()
     assert "made by configuration old" in stale
     assert "missing; run snakemake" in missing
@@ -58,7 +58,7 @@ def test_all_that_is_missing_stale_or_mixed_is_refused_at_once(study, finished, 
 
 def test_names_are_text_in_every_format(study, finished):
     table = tabulated(finished, study)
-    assert r"G\_R&amp;P\|O &lt;b&gt;" in render(table, [])
+    assert r"G\_R&amp;P\|O &lt;b&gt;" in render(table)
     assert "G_R&P|O <b>" in printed(table)
     assert ["not shown" in printed(table, width) for width in (40, 80)] == [True, False]
     # Three averages; pass@1, 2, 4 of two benchmarks.
@@ -83,7 +83,9 @@ def test_both_verdicts_are_shown_whichever_counts(raw_study, tmp_path, counts):
     table = tabulated(tmp_path, study)
     lines = [*of_rows(table)]
     for row in table.rows:
-        own = {(one["benchmark"], one["metric"]): one["value"] for of, one in lines if of is row}
+        own = {
+            (v["benchmark"], v["metric"]): v["value"] for v in lines if v["method"] == row.method
+        }
         names = {"rule": "avg@N by the rules", "verifier": "avg@N with the verifier"}
         rule, verifier = (own[AVERAGE, name] for name in names.values())
         assert verifier == pytest.approx(rule + 100 * 3 / 80)

@@ -4,8 +4,14 @@ import numpy as np
 import pytest
 
 from stapo.suite.analysis.evidence.estimates import total, variance
-from stapo.suite.analysis.evidence.quadrants import NAMES, quadrants
-from stapo.suite.analysis.evidence.recorded import NO_SILENCED, _thresholds, recorded, with_pooled
+from stapo.suite.analysis.evidence.recorded import (
+    NO_SILENCED,
+    QUADRANTS,
+    _thresholds,
+    quadrants,
+    recorded,
+    with_pooled,
+)
 from stapo.suite.analysis.tables import evidence_table
 
 
@@ -32,7 +38,7 @@ def test_numbers_are_exact_if_every_token_was_recorded(complete):
                 part = (norm[mask] ** 2).sum() / (norm[a > 0] ** 2).sum()
                 assert positive.gradient_share.value == pytest.approx(part, rel=1e-6)
                 gap = 100 * (norm[mask].mean() / base - 1)
-                last = positive.name == NAMES[-1]
+                last = positive.name == QUADRANTS[-1]
                 assert np.isnan(positive.against.value) == last
                 assert last or positive.against.value == pytest.approx(gap, abs=1e-3)
 

@@ -11,8 +11,7 @@ from stapo.suite.analysis import quantities
 from stapo.suite.analysis.artefacts import Artefacts
 from stapo.suite.analysis.charts import MAX_POINTS, chart_of, image
 from stapo.suite.analysis.evidence.recorded import NO_SILENCED, recorded
-from stapo.suite.analysis.evidence.words import KINDS as WORDS
-from stapo.suite.analysis.figures.token_frequencies import EXAMPLES, SHOWN
+from stapo.suite.analysis.figures.token_frequencies import EXAMPLES, SHOWN, WORDS
 from stapo.suite.analysis.tables.cases import cases, context_of
 from stapo.suite.evaluation.statistics import Interval
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stapo.suite.analysis.evidence.words import KINDS, kind
+from stapo.suite.analysis.figures.token_frequencies import WORDS, kind_of
 
 EXAMPLES = {
     "number": ["7", " 12", "3.14", "½", "٣"],
@@ -15,8 +15,8 @@ EXAMPLES = {
 }
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", WORDS)
 def test_each_kind_by_examples(name):
-    assert {kind(text) for text in EXAMPLES[name]} == {name}
+    assert {kind_of(text) for text in EXAMPLES[name]} == {name}
     # A newline and LaTeX are no bytes.
-    assert {kind(r"\xi"), kind(r"\xray")} == {"word piece"}
+    assert {kind_of(r"\xi"), kind_of(r"\xray")} == {"word piece"}

@@ -14,8 +14,6 @@ from stapo.suite.records.interventions import ArmRecord, Repetition
 from stapo.suite.study import Study
 
 Values = NDArray[Any]
-
-
 Quantity = Callable[[Repetition, ArmRecord], float]
 QUANTITIES: dict[str, tuple[str, Quantity]] = {
     "entropy": ("Entropy [nats]", lambda repetition, arm: arm.entropy - repetition.entropy),
@@ -53,18 +51,15 @@ class Updates(NamedTuple):
 
     def over_units(self, value: Callable[[Repetition], float]) -> Interval:
         """Return the mean over units of the means over their repetitions, with Student's interval."""
-        return mean_of_seeds(
-            [float(np.mean([*map(value, repetitions)])) for repetitions in self.units]
-        )
+        return mean_of_seeds([float(np.mean([*map(value, unit)])) for unit in self.units])
 
     def change(self, quantity: str, minus: str = "", kind: str = "arms") -> Interval:
         """Return the mean of a quantity, or of its difference from that of another arm or method."""
 
         def value(repetition: Repetition) -> float:
             made, (_, compute) = getattr(repetition, kind), QUANTITIES[quantity]
-            return compute(repetition, made[self.name]) - (
-                compute(repetition, made[minus]) if minus else 0.0
-            )
+            reference = compute(repetition, made[minus]) if minus else 0.0
+            return compute(repetition, made[self.name]) - reference
 
         return self.over_units(value)
 
@@ -73,9 +68,9 @@ def updates_of(artefacts: Artefacts, names: Sequence[str]) -> list[Updates]:
     """Return the updates of some arms or methods: for the base models and each method of checkpoints."""
     study, groups = artefacts.study, dict[str, dict[str, list[Repetition]]]()
     for checkpoint in study.intervened():
-        at = study.title(checkpoint.run.method if checkpoint.run else "base")
-        done = artefacts.intervention(checkpoint).numbers.repetitions
-        groups.setdefault(at, {}).setdefault(checkpoint.size, []).extend(done)
+        at, done = study.title(checkpoint.method or "base"), artefacts.intervention(checkpoint)
+        units = groups.setdefault(at, {}).setdefault(checkpoint.size, [])
+        units += done.numbers.repetitions
     return [Updates(at, name, units.values()) for at, units in groups.items() for name in names]
 
 

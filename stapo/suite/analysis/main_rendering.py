@@ -1,10 +1,10 @@
-"""Main tables: their columns, sentences, writing and printing (`stapo show`).
+"""How main tables are shown: their columns and sentences, as Markdown, and by `stapo show`.
 
 To add a column, add one entry to the list of its table; to add a number to the CSV, a line to
 `values.of_rows`.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from itertools import groupby
 from math import nan
 from pathlib import Path
@@ -17,17 +17,18 @@ from rich.text import Text
 from stapo.core.files import write
 from stapo.suite import paths
 from stapo.suite.analysis.against_paper import PaperComparison, compare_with_paper
-from stapo.suite.analysis.artefacts import Artefacts, Cell, read_scores
-from stapo.suite.analysis.comparison import (
-    BaselineComparison,
-    Headline,
-    MainTable,
-    TableRow,
-    main_table,
+from stapo.suite.analysis.artefacts import Artefacts, Cell
+from stapo.suite.analysis.formats import (
+    METHOD,
+    SIZE,
+    Column,
+    markdown_grid,
+    template,
+    terminal_table,
 )
-from stapo.suite.analysis.table import METHOD, SIZE, Column, markdown_grid, template, terminal_table
+from stapo.suite.analysis.main_table import BaselineComparison, MainTable, TableRow, main_table
 from stapo.suite.analysis.values import values_of
-from stapo.suite.evaluation.statistics import AVERAGE, Difference
+from stapo.suite.evaluation.statistics import AVERAGE, UNKNOWN, Interval
 from stapo.suite.records.scores import FAILURES
 from stapo.suite.study import Study
 from stapo.suite.text import visible
@@ -40,16 +41,17 @@ def _accuracy(heading: str, name: str) -> Column[TableRow]:
 
 def _mean(heading: str, measure: Callable[[Cell], float], form: str = ".2f") -> Column[TableRow]:
     """Return a column of the mean of a number over the benchmarks of a row."""
-    return Column(
-        heading, lambda row: float(np.mean([*map(measure, row.responses.values())])), form
-    )
+
+    def mean(row: TableRow) -> float:
+        return float(np.mean([*map(measure, row.responses.values())]))
+
+    return Column(heading, mean, form)
 
 
 def accuracy(table: MainTable) -> list[Column[TableRow]]:
     """Return the columns of the main table."""
-    headings = {name: f"{name} avg@{samples}" for name, samples in table.samples.items()}
-    headings |= {AVERAGE: AVERAGE}
-    return [SIZE, METHOD, *(_accuracy(text, name) for name, text in headings.items())]
+    benchmarks = [_accuracy(f"{name} avg@{n}", name) for name, n in table.samples.items()]
+    return [SIZE, METHOD, *benchmarks, _accuracy(AVERAGE, AVERAGE)]
 
 
 def overview(table: MainTable) -> list[Column[TableRow]]:
@@ -61,21 +63,17 @@ def overview(table: MainTable) -> list[Column[TableRow]]:
 
 def _gaps(table: MainTable, target: str) -> tuple[Column[TableRow], Column[TableRow]]:
     """Return the columns of a target minus each row, and of the p-values."""
-    comparisons = {
-        (comparison.size, comparison.baseline): comparison
-        for comparison in table.comparisons
-        if comparison.target == target
-    }
-    none = BaselineComparison("", "", "", Difference(*[nan] * 6), nan)
+    gaps = {(gap.size, gap.baseline): gap for gap in table.comparisons if gap.target == target}
 
-    def lookup(row: TableRow) -> BaselineComparison:
-        return comparisons.get((row.size, row.method), none)
+    def difference(row: TableRow) -> Interval:
+        gap = gaps.get((row.size, row.method))
+        return gap.difference.times(100) if gap else UNKNOWN
+
+    def p_value(row: TableRow) -> float:
+        return getattr(gaps.get((row.size, row.method)), "adjusted_p", nan)
 
     heading = f"{table.titles[target]} minus it"
-    return (
-        Column(heading, lambda row: lookup(row).difference.times(100), "+.2f"),
-        Column("p (Holm)", lambda row: lookup(row).adjusted_p, ".4f"),
-    )
+    return Column(heading, difference, "+.2f"), Column("p (Holm)", p_value, ".4f")
 
 
 RESPONSES: list[Column[TableRow]] = [
@@ -105,41 +103,44 @@ AGAINST_PAPER: list[Column[PaperComparison]] = [
 
 def headline_texts(table: MainTable) -> list[str]:
     """Return the headline of each target as one sentence."""
-    return [_headline_text(table, *item) for item in table.headlines.items()]
-
-
-def _headline_text(table: MainTable, target: str, headline: Headline | None) -> str:
-    title = table.titles[target]
-    if headline is None:
-        return f"No headline of {title}: it has no baseline, or a strongest baseline is at 0."
-    bounds = headline.mean
-    sizes = ", ".join(
-        f"{size} {gain:+.2f} % over {table.titles[headline.baselines[size]]}"
-        for size, gain in headline.gains.items()
-    )
-    over = "the strongest baseline's" + ", mean over sizes" * (len(headline.gains) > 1)
-    return (
-        f"Relative gain of {title}'s Avg over {over}: {bounds.value:+.2f} % ({sizes}); "
-        f"with the baseline chosen on other problems {headline.cross_fitted:+.2f} % "
-        f"[{bounds.low:+.2f}, {bounds.high:+.2f}]."
-    )
+    texts = []
+    for target, headline in table.headlines.items():
+        title = table.titles[target]
+        if headline is None:
+            texts.append(
+                f"No headline of {title}: it has no baseline, or a strongest baseline is at 0."
+            )
+            continue
+        bounds = headline.mean
+        sizes = ", ".join(
+            f"{size} {gain:+.2f} % over {table.titles[headline.baselines[size]]}"
+            for size, gain in headline.gains.items()
+        )
+        over = "the strongest baseline's" + ", mean over sizes" * (len(headline.gains) > 1)
+        texts.append(
+            f"Relative gain of {title}'s Avg over {over}: {bounds.value:+.2f} % ({sizes}); "
+            f"with the baseline chosen on other problems {headline.cross_fitted:+.2f} % "
+            f"[{bounds.low:+.2f}, {bounds.high:+.2f}]."
+        )
+    return texts
 
 
 def comparison_text(table: MainTable, comparison: BaselineComparison) -> str:
     """Return a paired difference as one sentence."""
-    d = comparison.difference
+    d, points = comparison.difference, comparison.difference.times(100)
     size = f"{comparison.size}: " if comparison.size else ""
     names = (comparison.target, comparison.baseline)
     target, baseline = (table.titles.get(name, name) for name in names)
     return (
-        f"{size}{target} minus {baseline} {100 * d.value:+.2f} points "
-        f"[{100 * d.low:+.2f}, {100 * d.high:+.2f}], p = {comparison.adjusted_p:.4f} (Holm), "
+        f"{size}{target} minus {baseline} {points.value:+.2f} points "
+        f"[{points.low:+.2f}, {points.high:+.2f}], p = {comparison.adjusted_p:.4f} (Holm), "
         f"{d.questions:+.1f} questions; detectable {100 * d.detectable:.2f}"
     )
 
 
-def render(table: MainTable, against: Sequence[PaperComparison]) -> str:
+def render(table: MainTable) -> str:
     """Return the table in Markdown, with the comparison with the paper."""
+    against = compare_with_paper(table)
     return template("main.md.j2").render(
         table=table,
         sources={row.title: row.source for row in table.rows if row.source},
@@ -151,16 +152,15 @@ def render(table: MainTable, against: Sequence[PaperComparison]) -> str:
     )
 
 
-def tables_of(study: Study) -> list[MainTable]:
+def tables_of(artefacts: Artefacts) -> list[MainTable]:
     """Return the main table of each decoding."""
-    return [main_table(study, d, read_scores(study, d)) for d in study.run.decodings]
+    return [main_table(artefacts, decoding) for decoding in artefacts.study.run.decodings]
 
 
-def write_tables(study: Study, decoding: str, root: Path = Path()) -> Path:
-    """Write the table of one decoding, with the comparison with the paper; return its path."""
-    table = main_table(study, decoding, read_scores(study, decoding, root))
-    path = root / paths.MAIN_TABLE.format(study=study.name, decoding=decoding)
-    return write(path, render(table, compare_with_paper(study, table)))
+def write_tables(artefacts: Artefacts, decoding: str) -> Path:
+    """Write the table of one decoding; return its path."""
+    path = paths.MAIN_TABLE.format(study=artefacts.study.name, decoding=decoding)
+    return write(artefacts.root / path, render(main_table(artefacts, decoding)))
 
 
 def print_table(table: MainTable, console: Console) -> None:
@@ -182,7 +182,7 @@ def print_table(table: MainTable, console: Console) -> None:
 
 def show_study(study: Study) -> None:
     """Print the main tables and the paths of tables, figures and report."""
-    console, tables = Console(), tables_of(study)
+    console, tables = Console(), tables_of(Artefacts(study))
     for table in tables:
         print_table(table, console)
     for note in notes_of(tables):
@@ -195,8 +195,8 @@ def show_study(study: Study) -> None:
 
 def show_document(study: Study) -> dict[str, Any]:
     """Return the document of `stapo show --json`: the rows of values.csv, and the paths."""
-    values = values_of(Artefacts(study))
-    notes = notes_of(tables_of(study))
+    artefacts = Artefacts(study)
+    values, notes = values_of(artefacts), notes_of(tables_of(artefacts))
     return {"study": study.name, "values": values, "notes": notes, **paths.results_of(study)}
 
 
