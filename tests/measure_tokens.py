@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from stapo.core.files import replace_file
+from stapo.core.methods import s2t_arguments
 from stapo.core.minibatch import MiniBatch
 from stapo.core.trainer import mini_batch
 from stapo.suite import paths
@@ -85,7 +86,10 @@ def shares(batch: MiniBatch, rewards: Tensor, tau_p: float, study: Study) -> lis
     """Return rows of a table: how many tokens are of each kind."""
     mask, positive = batch.mask, (batch.advantages > 0).unsqueeze(1)
     rare = mask & (batch.old_logps < torch.tensor(tau_p, dtype=torch.double).log())
-    quadrants, total = quadrants_of(batch, study.method("stapo")), int(mask.sum())
+    quadrants, total = (
+        quadrants_of(batch, s2t_arguments(study.method("stapo"), study.s2t())),
+        int(mask.sum()),
+    )
     lengths = mask.sum(dim=1)
     cut = (lengths == study.training.max_response_tokens).float().mean()
     named = {f"p < {tau_p}": rare, f"p < {tau_p}, A > 0": rare & positive, "A > 0": mask & positive}
@@ -142,10 +146,10 @@ def main() -> None:
     work = Path(f"work/tokens/{study.name}")
     work.mkdir(parents=True, exist_ok=True)
     trainer, rollout = respond(study, given.size, work, given.prompts, given.parts)
-    batch, method = mini_batch(rollout), study.method("stapo")
+    batch, method = mini_batch(rollout), s2t_arguments(study.method("stapo"), study.s2t())
     say = print
     say(f"{study.name}, {given.size}, {torch_threads} threads")
-    say(*shares(batch, rollout["rewards"], method.selection_args["tau_p"], study), sep="\n")
+    say(*shares(batch, rollout["rewards"], float(method["tau_p"]), study), sep="\n")
     kinds, text = quadrants_of(batch, method), text_of(trainer.processing_class)
     for name in ("rare, sure", "rare, unsure"):
         say(

@@ -18,7 +18,7 @@ from torch import Tensor
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from stapo.core.config import StapoConfig
-from stapo.core.methods import METHODS, Method
+from stapo.core.methods import METHODS, Method, s2t_arguments
 from stapo.core.step_record import as_line
 from stapo.core.trainer import StapoTrainer
 from stapo.suite.models.tiny import build_tokenizer
@@ -150,7 +150,9 @@ class Update:
         for name, value in args.items():
             setattr(trainer.args, name, value)
         if tokens:
-            trainer.recorder = partial(TokenRecorder, size=tokens, marks=None)
+            trainer.recorder = partial(
+                TokenRecorder, size=tokens, s2t=s2t_arguments(method), marks=None
+            )
         self.for_statistics: list[list[int]] = []
         self.for_gradient: list[list[int]] = []
 

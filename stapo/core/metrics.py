@@ -12,13 +12,17 @@ from stapo.core.step_record import QUANTILES, StepRecord
 
 
 def measured(
-    batch: MiniBatch, logps: Tensor, keep: Tensor, method: Method, sums: LossSums[float]
+    batch: MiniBatch,
+    logps: Tensor,
+    keep: Tensor,
+    method: Method,
+    sums: LossSums[float],
+    tau_p: float | None,
 ) -> StepRecord:
     """Return a record of what is known here, by the log-probs that selected and the sums over the batch."""
     num_tokens = int(batch.mask.sum())
     shared = max(num_tokens, 1)
-    # Candidates are counted for every method: with its own tau_p, or with that of `Method.s2t`.
-    tau_p = float(s2t_arguments(method)["tau_p"])
+    tau_p = float(s2t_arguments(method)["tau_p"]) if tau_p is None else tau_p
     candidates = spurious_candidates(logps, batch.advantages, batch.mask, tau_p)
     silences = method.spec.silences_candidates or method.is_own
     silenced = int((candidates & ~keep).sum()) if silences else 0

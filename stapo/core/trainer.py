@@ -74,7 +74,8 @@ class StapoTrainer(ResumableTrainer):
     Rollouts are sampled by `args` alone. Of the model's generation configuration only the end tokens are
     used; TRL would also take from it what `args` cannot say, such as `suppress_tokens`.
 
-    `method` overrides `args.method`: one with other settings, or of one's own. On the main process,
+    `method` overrides `args.method`: one with other settings, or of one's own. Candidates are counted by
+    `tau_p`, as `update` does. On the main process,
     `on_metrics` is called with the record of every optimiser step, and `on_tokens` before that with the
     record of the step's tokens, if there is a `recorder` of tokens.
 
@@ -89,6 +90,7 @@ class StapoTrainer(ResumableTrainer):
         args: StapoConfig,
         *others: Any,
         method: Method | None = None,
+        tau_p: float | None = None,
         on_metrics: Callable[[StepRecord], None] = lambda _: None,
         on_tokens: Callable[[dict[str, Any]], None] = lambda _: None,
         recorder: RecorderFactory | None = None,
@@ -97,7 +99,7 @@ class StapoTrainer(ResumableTrainer):
         if not isinstance(args, StapoConfig):
             raise TypeError(f"args: expected a StapoConfig, found {type(args).__name__}")
         check(args)  # Again: they may have been changed.
-        self.method = method or METHODS[args.method]
+        self.method, self.tau_p = method or METHODS[args.method], tau_p
         self.on_metrics, self.on_tokens = on_metrics, on_tokens
         self.recorder = recorder
         if isinstance(model, str):
@@ -365,6 +367,7 @@ class StapoTrainer(ResumableTrainer):
             keep=keep,
             state=self.penalty_state,
             max_response_tokens=self.max_completion_length,
+            tau_p=self.tau_p,
         )
         penalty, before = PENALTIES[self.method.penalty], self.penalty_state
         self.penalty_state = penalty.following(

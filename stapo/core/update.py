@@ -72,6 +72,7 @@ def accumulate_gradient(
     keep: Tensor | None = None,
     state: State | None = None,
     max_response_tokens: int = 1,
+    tau_p: float | None = None,
 ) -> tuple[Tensor, StepRecord]:
     """Compute the loss of a whole mini-batch and accumulate its gradient in the parameters of `forward`.
 
@@ -79,6 +80,8 @@ def accumulate_gradient(
     pass, `micro_batch_tokens`, counts prompts and responses in the `layout` of `forward`. A
     random selection needs another `seed` in every step. `keep` (B, T) bool are the tokens that contribute,
     None for those that the method selects; `state` is what its penalty remembers, None in its first step.
+    Candidates, which are counted under every method, have a probability below `tau_p`, by default the
+    method's own or STAPO's.
 
     Returns:
         The loss, () without gradient, and a record with the fields that are known here; both are the same
@@ -113,7 +116,7 @@ def accumulate_gradient(
     needed = (tables.loss_weights > 0).any(dim=1) & has_gradient
     parts = local_parts(needed)
     sums = ranks.sum(_run_micro_batches(forward, batch, tables, method, ranks, parts))
-    record = measured(batch, logps, keep, method, LossSums(*sums.tolist()))
+    record = measured(batch, logps, keep, method, LossSums(*sums.tolist()), tau_p)
     return torch.tensor(record.loss, device=batch.mask.device), record
 
 

@@ -106,18 +106,18 @@ S2T = STAPO.selection
 """Name of the selection of S2T."""
 
 
-def s2t_arguments(method: Method) -> dict[str, float | str]:
-    """Return the arguments by which S2T would silence tokens in trainings with a method.
+def s2t_arguments(method: Method, s2t: Args | None = None) -> Args:
+    """Return the arguments by which S2T silences, or would silence, tokens in trainings with a method.
 
-    They are the method's own if it is S2T, otherwise those of the study's S2T, with the method's own tau_p if
-    its selection has one.
+    They are the method's own if it is S2T, otherwise `s2t`, by default those of STAPO, with the method's own
+    tau_p if its selection has one.
     """
     arguments = method.arguments
     if method.selection == S2T:
         return arguments
     return {
         **STAPO.arguments,
-        **method.s2t,
+        **(s2t or {}),
         **({"tau_p": arguments["tau_p"]} if "tau_p" in arguments else {}),
     }
 

@@ -200,9 +200,6 @@ class Method:
     penalty: str = "none"
     part_args: Args = field(default_factory=dict)
     """Arguments of these four other than their defaults."""
-    s2t: Args = field(default_factory=dict)
-    """Arguments with which S2T would silence tokens in its trainings, for a method without S2T; empty: those
-    of STAPO (v5)."""
 
     @property
     def is_own(self) -> bool:

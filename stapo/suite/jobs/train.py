@@ -38,9 +38,6 @@ def method_settings(method: Method) -> dict[str, Any]:
         settings["selection"] = function_name(method.selection_name)
     else:
         del settings["selection_sha256"]
-    # It changes what is counted and recorded, which says so, and no weights: another threshold of STAPO must
-    # not train all baselines again.
-    del settings["s2t"]
     changed = changed_formulas(method)
     return settings | ({"formulas": changed} if changed else {})
 

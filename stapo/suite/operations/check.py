@@ -7,7 +7,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from stapo.core.methods import METHODS
+from stapo.core.methods import METHODS, s2t_arguments
 from stapo.suite.answers import is_built_in
 from stapo.suite.operations.model_check import model_lines
 from stapo.suite.repository import STUDIES
@@ -36,7 +36,8 @@ def check_document(study: Study) -> dict[str, Any]:
         "decodings": list(study.run.decodings),
         "responses": sum(study.problems(b) * study.benchmarks[b].samples for b in benchmarks),
         "methods": {
-            name: asdict(study.method(name)) | {"effective": study.method(name).effective}
+            name: asdict(method := study.method(name))
+            | {"s2t": s2t_arguments(method, study.s2t()), "effective": method.effective}
             for name in study.run.methods
         },
         "differing": differing(study),

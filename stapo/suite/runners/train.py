@@ -86,6 +86,7 @@ def _given(study: Study, job: Job, size: str, method: str) -> dict[str, Any]:
         "config": job.config,
         "training": study.training_of(method),
         "method": study.method(method),
+        "s2t": study.s2t(),
         "prompts": Path(paths.PROMPTS.format(study=study.name)),
         "engine": study.engine_of(size),
         "end_tokens": study.end_tokens,

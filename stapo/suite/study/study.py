@@ -2,14 +2,14 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from pydantic import Field, PrivateAttr
 
 from stapo.core.files import canonical
-from stapo.core.methods import ARGUMENTS, METHODS, PARENTS, Args, Method, compared, s2t_arguments
+from stapo.core.methods import ARGUMENTS, METHODS, PARENTS, Args, Method, compared
 from stapo.suite.answers import is_built_in
 from stapo.suite.study.fields import EndTokens, Name, Strict
 from stapo.suite.study.files import RowsFile, named
@@ -131,11 +131,7 @@ class Study(Strict):
     def method(self, name: str) -> Method:
         """Return the method of that name as this study has it; it is resolved once."""
         if name not in self._resolved:
-            method = self._resolve(name)
-            here = replace(method, s2t=self.s2t())
-            # Empty where it would change nothing, so that methods of different studies are the same.
-            method = here if s2t_arguments(here) != s2t_arguments(method) else method
-            self._resolved[name] = method
+            self._resolved[name] = self._resolve(name)
         return self._resolved[name]
 
     def _resolve(self, name: str) -> Method:
@@ -147,7 +143,8 @@ class Study(Strict):
     def s2t(self) -> Args:
         """Return the arguments with which S2T would silence tokens in trainings with other methods.
 
-        They are those of `stapo` in this study; of `stapo-v2` if that is run and `stapo` is not.
+        They change what is counted and recorded, and no weights. They are those of `stapo` in this study; of
+        `stapo-v2` if that is run and `stapo` is not.
         """
         is_v2 = "stapo-v2" in self.run.methods and "stapo" not in self.run.methods
         name = "stapo-v2" if is_v2 else "stapo"

@@ -22,7 +22,7 @@ from transformers import PrinterCallback
 
 from stapo.core.checksums import require_whole
 from stapo.core.files import content_of, fingerprint, replace_file, write_json
-from stapo.core.methods import Method, s2t_arguments
+from stapo.core.methods import Method
 from stapo.core.objective import kl_k3
 from stapo.core.objective.selection import drawn
 from stapo.core.trainer import mini_batch, response_seed
@@ -229,7 +229,7 @@ def _repetition(
     held_out = [*respond_held_out()]
     batch = mini_batch(rollout)
     seed = response_seed(job.settings.seed, _number(number, DRAWS), 0)
-    silenced = silenced_by_arm(batch, job.method, seed)
+    silenced = silenced_by_arm(batch, job.method, job.measured, seed)
     none = trainer.gradient(rollout, batch.mask)
     tail = _tail(trainer, job, held_out)
     gradients = _gradients(trainer, job, number, rollout)
@@ -289,7 +289,7 @@ def _repetition(
         repetition=number,
         tokens=int(batch.mask.sum()),
         positive=int(positive.sum()),
-        candidates=int(candidates_of(batch, job.method).sum()),
+        candidates=int(candidates_of(batch, job.measured).sum()),
         rollout_reward=_reward([rollout]),
         entropy_rollout=_mean([batch.old_entropies], [rollout]),
         held_out_tokens=sum(int(responses["completion_mask"].sum()) for responses in held_out),
@@ -314,7 +314,7 @@ def _tail(
     trainer: InterventionTrainer, job: InterventionJob, held_out: Sequence[Rollout]
 ) -> float | None:
     """Return the probability mass below the method's tau_p, the mean over the tokens of some responses."""
-    tau_p = float(s2t_arguments(job.method)["tau_p"])
+    tau_p = float(job.measured["tau_p"])
     tails = [tail for rollout in held_out if (tail := trainer.tails(rollout, tau_p)) is not None]
     return _mean(tails, held_out) if tails else None
 
@@ -324,7 +324,7 @@ def _gradients(
 ) -> tuple[TokenGradient, ...]:
     """Return the gradients of single tokens at the current weights, if the study asks for them."""
     chance, size = f"gradients {job.settings.seed} {number}", job.settings.gradient_tokens
-    return token_gradients(trainer, rollout, job.method, size, chance) if size else ()
+    return token_gradients(trainer, rollout, job.measured, size, chance) if size else ()
 
 
 def _reward(rollouts: Sequence[Rollout]) -> float:
@@ -347,7 +347,7 @@ def _tokens(
         "token_id": rollout["completion_ids"][sample],
         "logp": batch.old_logps[sample],
         "advantage": advantages[sample],
-        "candidate": candidates_of(batch, job.method)[sample],
+        "candidate": candidates_of(batch, job.measured)[sample],
         "silenced": silenced[sample],
         "entropy": batch.old_entropies[sample],
         "entropy_after": after[sample],

@@ -27,7 +27,7 @@ from stapo.core.files import (
     write,
     write_json,
 )
-from stapo.core.methods import Method
+from stapo.core.methods import Args, Method, s2t_arguments
 from stapo.core.ranks import TIMEOUT, residual_dtype, say
 from stapo.core.step_record import PHASES, StepRecord, as_line
 from stapo.core.trainer import StapoTrainer
@@ -59,6 +59,8 @@ class TrainerJob:
     """Of single updates, that whose selection is S2T."""
     prompts: Path
     """JSON lines with question and answer."""
+    s2t: Args = field(default_factory=dict)
+    """Arguments with which S2T would silence tokens under a method without it; empty: STAPO's."""
     work: Path
     """Directory of logs and of what a later start goes on with, used by this job alone."""
     out: Path
@@ -68,6 +70,11 @@ class TrainerJob:
     """Settings of the engine, which do not determine the result."""
     end_tokens: Sequence[str] = ()
     """End tokens of the study, in addition to the tokenizer's."""
+
+    @property
+    def measured(self) -> Args:
+        """Arguments of S2T by which tokens are counted and recorded."""
+        return s2t_arguments(self.method, self.s2t)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,9 +192,10 @@ def _trainer(
         processing_class=tokenizer,
         callbacks=[watch],
         method=with_selection(job.method),
+        tau_p=float(job.measured["tau_p"]),
         on_metrics=on_metrics,
         on_tokens=partial(append_jsonl, tokens),
-        recorder=recorder(training.token_records_mb, training.steps, tokenizer),
+        recorder=recorder(training.token_records_mb, training.steps, tokenizer, job.measured),
     )
     trainer.remove_callback(PrinterCallback)
     trainer.logs = (metrics, tokens)

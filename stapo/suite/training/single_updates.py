@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from trl.trainer.utils import split_tensor_dict
 
-from stapo.core.methods import Method, s2t_arguments
+from stapo.core.methods import Args, Method
 from stapo.core.minibatch import MiniBatch
 from stapo.core.objective import at_resolution, spurious_candidates
 from stapo.core.objective.penalties import PENALTIES
@@ -192,13 +192,13 @@ def cosine(gradient: dict[str, Tensor], other: dict[str, Tensor]) -> float:
     return max(-1.0, min(1.0, inner(gradient, other) / norms)) if norms else 0.0
 
 
-def candidates_of(batch: MiniBatch, method: Method) -> Tensor:
-    """Return the (B, T) bool mask of tokens with A > 0 and a probability below the method's tau_p."""
-    tau_p = float(s2t_arguments(method)["tau_p"])
+def candidates_of(batch: MiniBatch, s2t: Args) -> Tensor:
+    """Return the (B, T) bool mask of tokens with A > 0 and a probability below tau_p."""
+    tau_p = float(s2t["tau_p"])
     return spurious_candidates(batch.old_logps, batch.advantages, batch.mask, tau_p)
 
 
-def silenced_by_arm(batch: MiniBatch, method: Method, seed: int) -> dict[str, Tensor]:
+def silenced_by_arm(batch: MiniBatch, method: Method, s2t: Args, seed: int) -> dict[str, Tensor]:
     """Return the (B, T) bool mask of the tokens that each arm of `ARMS` silences.
 
     S2T's threshold is strict: it silences no candidate with the entropy of the threshold, so that it may
@@ -209,12 +209,12 @@ def silenced_by_arm(batch: MiniBatch, method: Method, seed: int) -> dict[str, Te
     statistics = batch.old_logps, batch.old_entropies, batch.advantages, batch.mask
     silenced = batch.mask & ~select(method, *statistics, seed)
     count = int(silenced.sum())
-    candidates = candidates_of(batch, method)
+    candidates = candidates_of(batch, s2t)
     positive, negative = (
         batch.mask & sign.unsqueeze(1) for sign in (batch.advantages > 0, batch.advantages < 0)
     )
     mirrored = replace(batch, advantages=-batch.advantages)
-    rare_negative = candidates_of(mirrored, method)
+    rare_negative = candidates_of(mirrored, s2t)
     generator = torch.Generator().manual_seed(seed)
     return {
         NOTHING: torch.zeros_like(silenced),

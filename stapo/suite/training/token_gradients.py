@@ -10,7 +10,7 @@ from random import Random
 import torch
 from torch import Tensor
 
-from stapo.core.methods import Method
+from stapo.core.methods import Args
 from stapo.core.minibatch import MiniBatch
 from stapo.core.objective import at_resolution
 from stapo.core.objective.diagnostics import logit_gradient_norm_sq
@@ -20,10 +20,10 @@ from stapo.suite.training.single_updates import InterventionTrainer, Rollout
 from stapo.suite.training.token_recorder import token_kinds
 
 
-def quadrants_of(batch: MiniBatch, method: Method) -> dict[Quadrant, Tensor]:
+def quadrants_of(batch: MiniBatch, s2t: Args) -> dict[Quadrant, Tensor]:
     """Return the (B, T) bool masks of the quadrants; empty without a candidate, which gives the threshold."""
     given = batch.old_logps, batch.old_entropies, batch.advantages, batch.mask
-    kinds, threshold = token_kinds(method, *given)
+    kinds, threshold = token_kinds(s2t, *given)
     if threshold is None:
         return {}
     sure = at_resolution(batch.old_entropies) < threshold
@@ -37,13 +37,13 @@ def quadrants_of(batch: MiniBatch, method: Method) -> dict[Quadrant, Tensor]:
 
 
 def token_gradients(
-    trainer: InterventionTrainer, rollout: Rollout, method: Method, size: int, seed: str
+    trainer: InterventionTrainer, rollout: Rollout, s2t: Args, size: int, seed: str
 ) -> tuple[TokenGradient, ...]:
     """Return the gradients of a sample of `size` tokens of each quadrant, or all, at the current weights."""
     batch, sequences = mini_batch(rollout), sequences_of(rollout)
     prompts, _ = batch.lengths()
     gradients = []
-    for quadrant, mask in quadrants_of(batch, method).items():
+    for quadrant, mask in quadrants_of(batch, s2t).items():
         places = mask.nonzero().tolist()
         sampled = sorted(Random(f"{seed} {quadrant}").sample(places, min(size, len(places))))
         for row, position in sampled:

@@ -27,7 +27,7 @@ from stapo.core.files import canonical, read_jsonl, replace_file
 from stapo.core.forward import Sequences
 from stapo.core.head import scaled, whole_logits
 from stapo.core.loss import TokenTables
-from stapo.core.methods import Method, s2t_arguments
+from stapo.core.methods import Args
 from stapo.core.minibatch import MiniBatch
 from stapo.core.objective import (
     at_resolution,
@@ -63,17 +63,16 @@ CHUNK = 64
 
 
 def token_kinds(
-    method: Method, logps: Tensor, entropies: Tensor, advantages: Tensor, mask: Tensor
+    s2t: Args, logps: Tensor, entropies: Tensor, advantages: Tensor, mask: Tensor
 ) -> tuple[dict[Kind, Tensor], float | None]:
     """Return the tokens of each kind, (B, T) bool, and the threshold of S2T, None without a candidate.
 
     Log-probs and entropies are those that select tokens.
     """
-    args = s2t_arguments(method)
     rounded = at_resolution(entropies)
-    candidates = spurious_candidates(logps, advantages, mask, float(args["tau_p"]))
-    scope: Scope = "all" if args["scope"] == "all" else "candidates"
-    threshold = spurious_threshold(rounded, candidates, mask, float(args["quantile"]), scope)
+    candidates = spurious_candidates(logps, advantages, mask, float(s2t["tau_p"]))
+    scope: Scope = "all" if s2t["scope"] == "all" else "candidates"
+    threshold = spurious_threshold(rounded, candidates, mask, float(s2t["quantile"]), scope)
     silenced = torch.zeros_like(mask) if threshold is None else candidates & (rounded < threshold)
     kinds: dict[Kind, Tensor] = {
         "silenced": silenced,
@@ -123,6 +122,8 @@ class TokenRecorder:
     """(B,) reward of each response."""
     size: int
     """Number of tokens to sample, at most."""
+    s2t: Args
+    """Arguments of S2T, by which tokens are of a kind."""
     marks: Marks | None
     """Those of a tiny world, in which every token is known to be right or wrong."""
     rows: Tensor = field(init=False)
@@ -146,7 +147,7 @@ class TokenRecorder:
     def selected(self, logps: Tensor, entropies: Tensor, tables: TokenTables) -> None:
         """Sample tokens of the mini-batch."""
         batch = self.batch
-        kinds, threshold = token_kinds(self.method, logps, entropies, batch.advantages, batch.mask)
+        kinds, threshold = token_kinds(self.s2t, logps, entropies, batch.advantages, batch.mask)
         self.rows, self.positions, sampled, weights = sample_tokens(
             kinds, self.size, self.trainer.args.seed, self.step
         )
@@ -154,7 +155,7 @@ class TokenRecorder:
         self.known = {
             "step": self.step,
             "vocab_size": self.vocab_size,
-            "s2t": s2t_arguments(self.method),
+            "s2t": self.s2t,
             "entropy_threshold": threshold,
             "kind": sampled,
             "weight": weights,
@@ -305,10 +306,10 @@ class TokenRecorder:
         return weights
 
 
-def recorder(megabytes: int, steps: int, tokenizer: Any) -> RecorderFactory | None:
+def recorder(megabytes: int, steps: int, tokenizer: Any, s2t: Args) -> RecorderFactory | None:
     """Return what records tokens of each step, None for a limit below one token in a step."""
     size = rows_per_step(megabytes, steps)
-    return partial(TokenRecorder, size=size, marks=marks_of(tokenizer)) if size else None
+    return partial(TokenRecorder, size=size, s2t=s2t, marks=marks_of(tokenizer)) if size else None
 
 
 def _whole(parameter: Any) -> Any:

@@ -230,7 +230,7 @@ def recorded(artefacts: Artefacts) -> tuple[Recorded, ...]:
         frames = [artefacts.tokens(run).assign(seed=run.seed) for run in runs]
         # A training that another study made has that study's thresholds; before they were recorded,
         # they were those of v5.
-        s2t = frames[0].attrs.get("s2t") or s2t_arguments(replace(method, s2t={}))
+        s2t = frames[0].attrs.get("s2t") or s2t_arguments(method)
         sample, frame = sample_of(frames, prompts), pd.concat(frames, ignore_index=True)
         tau_h = np.concatenate([*map(_thresholds, frames)])
         recordings.append(Recorded(size, name, method.title, s2t, frame, sample, tau_h))

@@ -165,14 +165,14 @@ def test_a_training_depends_on_what_determines_it(raw_study, changes, changed):
 )
 def test_a_study_has_one_threshold_of_s2t_for_all_its_methods(raw_study, changes, expected):
     studies = parse_study(raw_study), parse_study(merge(raw_study, changes))
-    found = s2t_arguments(studies[1].method("justrl"))
+    found = s2t_arguments(studies[1].method("justrl"), studies[1].s2t())
     assert {key: found[key] for key in expected} == expected
     run = TrainingRun("tiny", "justrl", 0)
     made_by = [jobs_of(study).job("train", run).fingerprint for study in studies]
     assert made_by[0] == made_by[1]
     # A threshold of one's own stays.
     own = studies[1].method("full-mask")
-    assert s2t_arguments(own)["tau_p"] == own.arguments["tau_p"]
+    assert s2t_arguments(own, studies[1].s2t())["tau_p"] == own.arguments["tau_p"]
 
 
 def test_only_commits_and_checksums_are_silent(raw_study):

@@ -164,7 +164,7 @@ def rollout(world, tmp_path_factory):
 def test_the_gradient_of_an_arm_is_that_of_its_method(rollout, arm, method):
     job, trainer, found = rollout
     batch = mini_batch(found)
-    silenced = silenced_by_arm(batch, job.method, 0)[arm]
+    silenced = silenced_by_arm(batch, job.method, job.measured, 0)[arm]
     with patch.object(trainer, "method", replace(trainer.method, divisor=method.divisor)):
         ours = trainer.gradient_without(found, silenced, trainer.gradient(found, batch.mask))
     with patch.object(trainer, "method", method):
@@ -181,7 +181,7 @@ def test_the_gradient_of_an_arm_is_that_of_its_method(rollout, arm, method):
 def test_gradients_of_tokens_are_those_of_plain_loops(rollout):
     job, trainer, found = rollout
     batch = mini_batch(found)
-    everything = token_gradients(trainer, found, job.method, 10**6, "")
+    everything = token_gradients(trainer, found, job.measured, 10**6, "")
     chances, positive = batch.old_logps.exp(), batch.mask & (batch.advantages > 0).unsqueeze(1)
     rare = positive & (chances < 0.02)
     threshold = np.quantile(batch.old_entropies[rare], 0.75)
@@ -260,7 +260,7 @@ def test_arms_of_a_batch_by_hand():
         old_logps=chances.log(),
         old_entropies=torch.tensor([[0.5, 2.0, 1.0, 3.0, 9.0], [1.0, 3.0, 1.0, 2.0, 0.5]]),
     )
-    silenced = silenced_by_arm(batch, STAPO, 0)
+    silenced = silenced_by_arm(batch, STAPO, STAPO.arguments, 0)
     assert not silenced[NOTHING].any()
     assert silenced[SILENCED].nonzero().tolist() == [[0, 0], [0, 1], [0, 2]]
     assert silenced["high_entropy"].nonzero().tolist() == [[0, 1], [0, 2], [0, 3]]
@@ -270,7 +270,7 @@ def test_arms_of_a_batch_by_hand():
     assert silenced["mirror"].nonzero().tolist() == [[1, 0], [1, 2], [1, 4]]
     assert not silenced["likely_negative"].any()  # There is none.
     drawn_tokens = {
-        tuple(silenced_by_arm(batch, STAPO, seed)["random_positive"][0].tolist())
+        tuple(silenced_by_arm(batch, STAPO, STAPO.arguments, seed)["random_positive"][0].tolist())
         for seed in range(50)
     }
     assert len(drawn_tokens) == 10  # All sets of three of the five tokens with A > 0.

@@ -1,6 +1,5 @@
 """The record of sampled tokens: every column against plain logits, loops and autograd."""
 
-from dataclasses import replace
 from math import exp, log
 from typing import Any
 
@@ -25,7 +24,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from stapo.core.files import append_jsonl
-from stapo.core.methods import METHODS, STAPO, s2t_arguments
+from stapo.core.methods import METHODS, s2t_arguments
 from stapo.suite.records.tokens import KINDS, TOP, read_token_file, sample_sizes
 from stapo.suite.training.token_recorder import sample_tokens, token_kinds, write_tokens
 
@@ -196,8 +195,8 @@ def test_a_sample_has_the_sizes_and_weights_of_its_kinds(size: int) -> None:
     logps, entropies = torch.rand(2, 6, 40, generator=torch.Generator().manual_seed(0))
     mask = torch.arange(40) < torch.tensor([40, 12, 30, 0, 25, 40]).unsqueeze(1)
     advantages = torch.tensor([1.2, -0.4, 0.0, 0.8, 2.0, -1.0])
-    method = replace(STAPO, selection_args={"tau_p": 0.02, "quantile": 0.6, "scope": "all"})
-    found, _ = token_kinds(method, -8 * logps, 3 * entropies, advantages, mask)
+    s2t = {"tau_p": 0.02, "quantile": 0.6, "scope": "all"}
+    found, _ = token_kinds(s2t, -8 * logps, 3 * entropies, advantages, mask)
     counts = {kind: int(found[kind].sum()) for kind in KINDS}
     assert min(counts.values()) > 0
     sample = sample_tokens(found, size, seed=0, step=1)
