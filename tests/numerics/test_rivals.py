@@ -50,10 +50,10 @@ def within(ratio: float, a: float, p: float, old: float) -> float:
 
 GRADIENTS: dict[str, tuple[dict[str, float], Callable[[float, float, float, float], float]]] = {
     "unclipped": ({}, lambda ratio, a, p, old: ratio * a),
-    "capped_weights": ({}, lambda ratio, a, p, old: min(ratio, 5.0) * a),
-    "soft_gate": ({}, soft),
-    "kept_clipped_gradients": ({"clip_low": 0.2, "clip_high": 0.28}, kept),
-    "within_divergence": ({}, within),
+    "cispo": ({}, lambda ratio, a, p, old: min(ratio, 5.0) * a),
+    "sapo": ({}, soft),
+    "ce_gppo": ({"clip_low": 0.2, "clip_high": 0.28}, kept),
+    "dppo": ({}, within),
 }
 """Name -> arguments, and the derivative by the log-prob of a token."""
 
@@ -61,11 +61,11 @@ GRADIENTS: dict[str, tuple[dict[str, float], Callable[[float, float, float, floa
 @pytest.mark.parametrize("name", GRADIENTS)
 def test_a_surrogate_has_the_gradient_of_its_formula_at_known_ratios(rows, name: str) -> None:
     logps, old, advantages, mask = rows
-    if name == "within_divergence":  # Probabilities that can move by 0.15.
+    if name == "dppo":  # Probabilities that can move by 0.15.
         old = torch.where(torch.arange(7) < 3, old * 0 + log(0.9), old * 0 + log(0.1))
         logps = (old + torch.tensor(RATIOS).double().log()).masked_fill(~mask, float("nan"))
     # These have tests of their own.
-    assert {*GRADIENTS, "clipped", "clipped_sequences"} == {*SURROGATES}
+    assert {*GRADIENTS, "clipped", "gspo"} == {*SURROGATES}
     args, derivative = GRADIENTS[name]
     leaf = logps.clone().requires_grad_()
     values = SURROGATES[name](leaf, old, advantages, mask, **args)
@@ -78,8 +78,8 @@ def test_a_surrogate_has_the_gradient_of_its_formula_at_known_ratios(rows, name:
     torch.testing.assert_close(leaf.grad, expected, **DOUBLE)
 
 
-NO_ROOM = {"within_divergence": {"divergence": 0.0}}
-NO_ROOM["kept_clipped_gradients"] = {"clip_low": 0.0, "clip_high": 0.0, "kept_high": 0.5}
+NO_ROOM = {"dppo": {"divergence": 0.0}}
+NO_ROOM["ce_gppo"] = {"clip_low": 0.0, "clip_high": 0.0, "kept_high": 0.5}
 
 
 @pytest.mark.parametrize("name", NO_ROOM)
@@ -93,7 +93,7 @@ def test_a_limit_of_zero_cuts_no_gradient_of_a_policy_that_has_not_moved(name: s
 def test_a_ratio_of_a_sequence_is_the_geometric_mean_of_its_tokens(rows) -> None:
     logps, old, advantages, mask = rows
     leaf = logps.clone().requires_grad_()
-    values = SURROGATES["clipped_sequences"](leaf, old, advantages, mask, clip_low=0.9, clip_high=9)
+    values = SURROGATES["gspo"](leaf, old, advantages, mask, clip_low=0.9, clip_high=9)
     values.masked_fill(~mask, 0.0).sum().backward()
     for b, length in enumerate(LENGTHS):
         gaps = [(logps[b, t] - old[b, t]).item() for t in range(length)]
@@ -103,9 +103,7 @@ def test_a_ratio_of_a_sequence_is_the_geometric_mean_of_its_tokens(rows) -> None
         torch.testing.assert_close(
             leaf.grad[b, :length], leaf.new_full((length,), ratio * A[b]).detach(), **DOUBLE
         )
-    narrow = SURROGATES["clipped_sequences"](
-        logps, old, advantages, mask, clip_low=1e-3, clip_high=1e-3
-    )
+    narrow = SURROGATES["gspo"](logps, old, advantages, mask, clip_low=1e-3, clip_high=1e-3)
     assert narrow[0, 0].item() == pytest.approx(min(exp(sum(map(log, RATIOS)) / 7), 1.001) * A[0])
 
 
@@ -119,15 +117,15 @@ def test_advantages_are_those_of_their_formulas() -> None:
     baseline = torch.tensor([[-1.0], [1.0], [1.0]])
     expected = {
         "group": (groups - groups.mean(dim=1, keepdim=True)) / (std + 1e-6),
-        "centred": groups - groups.mean(dim=1, keepdim=True),
-        "quantile": (groups - baseline) / (std + 1e-6),
-        "signed": torch.where(groups > 0, 0.1, -1.0).double(),
+        "dr_grpo": groups - groups.mean(dim=1, keepdim=True),
+        "qae": (groups - baseline) / (std + 1e-6),
+        "w_reinforce": torch.where(groups > 0, 0.1, -1.0).double(),
     }
     assert expected.keys() == ADVANTAGES.keys()
     for name, values in expected.items():
         found = ADVANTAGES[name](REWARDS, 5)
         torch.testing.assert_close(found, values.flatten(), **DOUBLE)
-    assert not ADVANTAGES["quantile"](REWARDS, 5)[10:].any()
+    assert not ADVANTAGES["qae"](REWARDS, 5)[10:].any()
     close = torch.tensor(
         [0.1, 0.1, 0.1, 0.1 + 1e-6], dtype=torch.double
     )  # Their std is near epsilon.
@@ -135,19 +133,19 @@ def test_advantages_are_those_of_their_formulas() -> None:
     torch.testing.assert_close(ADVANTAGES["group"](close, 4), expected, rtol=1e-9, atol=1e-8)
     # The baseline is a reward; 0.07 x 100 is a rounding error above 7.
     for share, size, rank in ((0.4, 8, 3), (0.1, 5, 0), (0.07, 100, 6)):
-        found = ADVANTAGES["quantile"](torch.arange(size).double(), size, baseline_quantile=share)
+        found = ADVANTAGES["qae"](torch.arange(size).double(), size, baseline_quantile=share)
         assert (found == 0).nonzero().tolist() == [[rank]]
-    assert (ADVANTAGES["signed"](torch.zeros(2), 2) == -1).all()
+    assert (ADVANTAGES["w_reinforce"](torch.zeros(2), 2) == -1).all()
 
 
 def test_weights_are_those_of_their_formulas(rows) -> None:
     logps, _, advantages, mask = rows
     entropies = torch.full_like(logps, 0.25)
-    found = WEIGHTINGS["by_probability"](logps, entropies, advantages, mask)
+    found = WEIGHTINGS["advantage_reweighting"](logps, entropies, advantages, mask)
     expected = [0.2 * exp(value) + 0.8 for value in logps[0].tolist()]
     assert found[0].tolist() == pytest.approx(expected)
     assert (found[~mask] == 1).all()
-    amplify = WEIGHTINGS["amplify_surprising"]
+    amplify = WEIGHTINGS["stare"]
     found = amplify(logps, entropies, advantages, mask, surprising_share=0.3)
     rarest = sorted(logps[0].tolist())
     assert [value == 1.1 for value in found[0].tolist()] == [
@@ -169,18 +167,18 @@ def test_covariances_and_what_they_choose(rows) -> None:
     found = covariances(logps, advantages, mask)
     for (b, t), value in expected.items():
         assert found[b, t].item() == pytest.approx(value, abs=2**-11)  # its resolution
-    coefficients = PENALTIES["log_ratio_of_covariant"].coefficients(
+    coefficients = PENALTIES["kl_cov"].coefficients(
         logps, torch.zeros_like(logps), advantages, mask, covariant_share=0.2
     )
     assert coefficients.dtype == logps.dtype
-    few = PENALTIES["log_ratio_of_covariant"].coefficients(logps, logps, advantages, mask)
+    few = PENALTIES["kl_cov"].coefficients(logps, logps, advantages, mask)
     assert int(few.sum()) == 1  # The least is one token.
     leaf = logps.clone().requires_grad_()
-    PENALTIES["log_ratio_of_covariant"].quantity(leaf, leaf, logps).nansum().backward()
+    PENALTIES["kl_cov"].quantity(leaf, leaf, logps).nansum().backward()
     assert not leaf.grad.any()  # On policy; but +-1 where rounding tells the two apart.
     highest = sorted(tokens, key=lambda at: -expected[at])[:3]  # floor(0.2 x 18)
     assert sorted(map(tuple, coefficients.nonzero().tolist())) == sorted(highest)
-    dropped = mask & ~SELECTIONS["drop_covariant"](
+    dropped = mask & ~SELECTIONS["clip_cov"](
         logps, torch.zeros_like(logps), advantages, mask, covariance_low=0.5, dropped_share=0.12
     )
     assert int(dropped.sum()) == 2
@@ -216,7 +214,7 @@ def test_controls_silence_as_many_tokens_as_s2t_and_rare_ones_of_wrong_answers()
 def test_only_unlikely_tokens_of_wrong_answers_are_held_at_the_proxy(rows) -> None:
     logps, old, advantages, mask = rows
     proxy = (old + 0.1).masked_fill(torch.arange(7) == 1, float("-inf"))
-    penalty = PENALTIES["divergence_of_unlikely"]
+    penalty = PENALTIES["lp_reg"]
     found = penalty.coefficients(
         logps, torch.zeros_like(logps), advantages, mask, proxy=proxy, unlikely_share=0.5
     )

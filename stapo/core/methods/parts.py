@@ -114,7 +114,7 @@ SELECTION_SPECS: dict[str, Part] = {
     "silence_candidates": _part("tau_p", reads="positive", silences_candidates=True),
     "silence_spurious_negative": _part(*S2T_ARGUMENTS, reads="all"),
     "silence_matched": _part(*S2T_ARGUMENTS, reads="scope", draws=True),
-    "drop_covariant": _part(
+    "clip_cov": _part(
         "covariance_low", "covariance_high", "dropped_share", reads="all", draws=True
     ),
     "keep_high_entropy": _part("fraction", reads="all"),
@@ -124,32 +124,28 @@ SELECTION_SPECS: dict[str, Part] = {
 PARTS: dict[str, dict[str, Part]] = {
     "advantage": {
         "group": _part(),
-        "centred": _part(),
-        "quantile": _part("baseline_quantile"),
-        "signed": _part("positive_weight"),
+        "dr_grpo": _part(),
+        "qae": _part("baseline_quantile"),
+        "w_reinforce": _part("positive_weight"),
     },
     "weighting": {
         "none": _part(),
-        "by_probability": _part("alpha"),
-        "amplify_surprising": _part("surprising_share", "amplification", "entropy_gate"),
+        "advantage_reweighting": _part("alpha"),
+        "stare": _part("surprising_share", "amplification", "entropy_gate"),
     },
     "surrogate": {
         "clipped": _part(clips=("clip_low", "clip_high", "dual_clip")),
         "unclipped": _part(**OFF_POLICY),
-        "capped_weights": _part("ratio_cap", **OFF_POLICY),
-        "clipped_sequences": _part(**CLIPS, **OFF_POLICY, of_responses=True),
-        "soft_gate": _part("gate_positive", "gate_negative", **OFF_POLICY),
-        "kept_clipped_gradients": _part("kept_low", "kept_high", **CLIPS, **OFF_POLICY),
-        "within_divergence": _part("divergence", **OFF_POLICY),
+        "cispo": _part("ratio_cap", **OFF_POLICY),
+        "gspo": _part(**CLIPS, **OFF_POLICY, of_responses=True),
+        "sapo": _part("gate_positive", "gate_negative", **OFF_POLICY),
+        "ce_gppo": _part("kept_low", "kept_high", **CLIPS, **OFF_POLICY),
+        "dppo": _part("divergence", **OFF_POLICY),
     },
     "penalty": {
         "none": _part(),
-        "log_ratio_of_covariant": _part(
-            "covariant_share", "penalty_coefficient", reads="all", **OFF_POLICY
-        ),
-        "divergence_of_unlikely": _part(
-            "unlikely_share", "penalty_coefficient", "min_p", reads="all"
-        ),
+        "kl_cov": _part("covariant_share", "penalty_coefficient", reads="all", **OFF_POLICY),
+        "lp_reg": _part("unlikely_share", "penalty_coefficient", "min_p", reads="all"),
         "entropy_bonus": _part("entropy_coefficient"),
         "adaptive_entropy_bonus": _part(
             "entropy_target", "entropy_step", "entropy_limit", reads="all"

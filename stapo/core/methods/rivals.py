@@ -14,20 +14,18 @@ def _rival(title: str, source: str, **settings: Any) -> Method:
     return Method(title=title, source=source, **base | settings)
 
 
-KL_COV: dict[str, Any] = {"divisor": "all", "penalty": "log_ratio_of_covariant"}
-CLIP_COV: dict[str, Any] = {"divisor": "all", "selection": "drop_covariant"}
-CE_GPPO = "kept_clipped_gradients"
+KL_COV: dict[str, Any] = {"divisor": "all", "penalty": "kl_cov"}
+CLIP_COV: dict[str, Any] = {"divisor": "all", "selection": "clip_cov"}
+CE_GPPO = "ce_gppo"
 
 RIVALS: dict[str, Method] = {
     "advantage-reweighting": _rival(
         "Advantage reweighting",
         "arXiv 2505.12929, alpha 0.2; without its second method, Lopti",
-        weighting="by_probability",
+        weighting="advantage_reweighting",
     ),
-    "lp-reg": _rival(
-        "Lp-Reg", "arXiv 2510.03222 v1, share 1 % (its 14B model)", penalty="divergence_of_unlikely"
-    ),
-    "stare": _rival("STARE-O1", "arXiv 2606.19236, variant O1", weighting="amplify_surprising"),
+    "lp-reg": _rival("Lp-Reg", "arXiv 2510.03222 v1, share 1 % (its 14B model)", penalty="lp_reg"),
+    "stare": _rival("STARE-O1", "arXiv 2606.19236, variant O1", weighting="stare"),
     "kl-cov": _rival(
         "KL-Cov",
         "arXiv 2505.22617, share and coefficient of its 7B model; here with STAPO's clip",
@@ -46,9 +44,9 @@ RIVALS: dict[str, Method] = {
     "cispo": _rival(
         "CISPO",
         "arXiv 2506.13585; it names no cap: that of the ratio is 5, as TRL recommends",
-        surrogate="capped_weights",
+        surrogate="cispo",
     ),
-    "qae": _rival("QAE", "arXiv 2509.22611, K 0.4", advantage="quantile"),
+    "qae": _rival("QAE", "arXiv 2509.22611, K 0.4", advantage="qae"),
     "entropy-bonus": _rival(
         "Entropy bonus", "as studied in arXiv 2505.22617, section 4.1", penalty="entropy_bonus"
     ),
@@ -60,7 +58,7 @@ RIVALS: dict[str, Method] = {
     "dppo": _rival(
         "DPPO-TV",
         "arXiv 2602.04879, total variation 0.15; the weight is the ratio to the trainer's policy",
-        surrogate="within_divergence",
+        surrogate="dppo",
     ),
     "gspo": _rival(
         "GSPO",
@@ -68,9 +66,9 @@ RIVALS: dict[str, Method] = {
         clip_low=3e-4,
         clip_high=4e-4,
         aggregation="sequence_mean",
-        surrogate="clipped_sequences",
+        surrogate="gspo",
     ),
-    "sapo": _rival("SAPO", "arXiv 2511.20347", aggregation="sequence_mean", surrogate="soft_gate"),
+    "sapo": _rival("SAPO", "arXiv 2511.20347", aggregation="sequence_mean", surrogate="sapo"),
     "ce-gppo": _rival(
         "CE-GPPO",
         "arXiv 2509.20712, 0.75 and 1 (its 7B model); here with STAPO's clip",
@@ -79,13 +77,13 @@ RIVALS: dict[str, Method] = {
     "ce-gppo-authors": _rival(
         "CE-GPPO (its clip)", "arXiv 2509.20712", clip_high=0.2, surrogate=CE_GPPO
     ),
-    "w-reinforce": _rival("W-REINFORCE", "arXiv 2506.01347, weight 0.1", advantage="signed"),
+    "w-reinforce": _rival("W-REINFORCE", "arXiv 2506.01347, weight 0.1", advantage="w_reinforce"),
     "dr-grpo": _rival(
         "Dr.GRPO",
         "arXiv 2503.20783; the constant length is the maximum of a response",
         clip_high=0.2,
         aggregation="constant_length",
-        advantage="centred",
+        advantage="dr_grpo",
     ),
     "mirror": _rival(
         "Mirror",

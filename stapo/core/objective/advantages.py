@@ -24,7 +24,7 @@ def group_advantages(rewards: Tensor, group_size: int, eps: float = 1e-6) -> Ten
     return _zero_if_equal(groups, centred / (groups.std(dim=1, keepdim=True) + eps))
 
 
-def centred_advantages(rewards: Tensor, group_size: int, eps: float = 1e-6) -> Tensor:
+def dr_grpo_advantages(rewards: Tensor, group_size: int, eps: float = 1e-6) -> Tensor:
     """Return R - mean within each group.
 
     Source: Dr.GRPO (arXiv 2503.20783).
@@ -33,7 +33,7 @@ def centred_advantages(rewards: Tensor, group_size: int, eps: float = 1e-6) -> T
     return _zero_if_equal(groups, groups - groups.mean(dim=1, keepdim=True))
 
 
-def quantile_advantages(
+def qae_advantages(
     rewards: Tensor, group_size: int, eps: float = 1e-6, baseline_quantile: float = 0.4
 ) -> Tensor:
     """Return (R - quantile) / (std + eps) within each group.
@@ -50,7 +50,7 @@ def quantile_advantages(
     return _zero_if_equal(groups, centred / (groups.std(dim=1, keepdim=True) + eps))
 
 
-def signed_advantages(
+def w_reinforce_advantages(
     rewards: Tensor, group_size: int, eps: float = 1e-6, positive_weight: float = 0.1
 ) -> Tensor:
     """Return `positive_weight` for rewards above 0, -1 for others; 0 is negative sample reinforcement.
@@ -82,8 +82,8 @@ def _zero_if_equal(groups: Tensor, advantages: Tensor) -> Tensor:
 
 ADVANTAGES: dict[str, Callable[..., Tensor]] = {
     "group": group_advantages,
-    "centred": centred_advantages,
-    "quantile": quantile_advantages,
-    "signed": signed_advantages,
+    "dr_grpo": dr_grpo_advantages,
+    "qae": qae_advantages,
+    "w_reinforce": w_reinforce_advantages,
 }
 """Name to function, all with the leading arguments (rewards, group_size, eps)."""

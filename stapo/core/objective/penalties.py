@@ -30,7 +30,7 @@ class Penalty:
     coefficients: Callable[..., Tensor]
     quantity: Quantity
     against_proxy: bool = False
-    """Whether the other policy is the proxy (see `unlikely_coefficients`), which the coefficients get as
+    """Whether the other policy is the proxy (see `lp_reg_coefficients`), which the coefficients get as
     `proxy`, or that of the rollout."""
     acts_on_entropy: bool = False
     """Whether its gradient is that of the entropy, not of the sampled token's log-prob."""
@@ -39,7 +39,7 @@ class Penalty:
     """Returns the state after a step, from that before it and the mean entropy of its mini-batch."""
 
 
-def covariant_coefficients(
+def kl_cov_coefficients(
     logps: Tensor,
     entropies: Tensor,
     advantages: Tensor,
@@ -68,7 +68,7 @@ def absolute_log_ratio(logps: Tensor, entropies: Tensor, other: Tensor) -> Tenso
     return (logps - other).abs()
 
 
-def unlikely_coefficients(
+def lp_reg_coefficients(
     logps: Tensor,
     entropies: Tensor,
     advantages: Tensor,
@@ -161,8 +161,8 @@ def _nothing(logps: Tensor, entropies: Tensor, advantages: Tensor, mask: Tensor)
 
 PENALTIES: dict[str, Penalty] = {
     "none": Penalty(_nothing, lambda logps, *_: torch.zeros_like(logps)),
-    "log_ratio_of_covariant": Penalty(covariant_coefficients, absolute_log_ratio),
-    "divergence_of_unlikely": Penalty(unlikely_coefficients, divergence, against_proxy=True),
+    "kl_cov": Penalty(kl_cov_coefficients, absolute_log_ratio),
+    "lp_reg": Penalty(lp_reg_coefficients, divergence, against_proxy=True),
     "entropy_bonus": Penalty(uniform_coefficients, negative_entropy, acts_on_entropy=True),
     "adaptive_entropy_bonus": Penalty(
         coefficients_below_target,

@@ -245,7 +245,7 @@ def keep_all(logps: Tensor, entropies: Tensor, advantages: Tensor, mask: Tensor)
     return mask.clone()
 
 
-def drop_covariant(
+def clip_cov(
     logps: Tensor,
     entropies: Tensor,
     advantages: Tensor,
@@ -294,6 +294,6 @@ SELECTIONS: dict[str, Callable[..., Tensor]] = {
     "silence_spurious_negative": silence_spurious_negative,
     "silence_matched": silence_matched,
     "silence_candidates": silence_candidates,
-    "drop_covariant": drop_covariant,
+    "clip_cov": clip_cov,
 }
 """Name to function, all with the leading arguments (logps, entropies, advantages, mask)."""

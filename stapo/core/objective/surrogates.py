@@ -75,7 +75,7 @@ def unclipped(logps: Tensor, old_logps: Tensor, advantages: Tensor, mask: Tensor
     return ratios(logps, old_logps) * advantages.unsqueeze(1)
 
 
-def capped_weights(
+def cispo(
     logps: Tensor, old_logps: Tensor, advantages: Tensor, mask: Tensor, ratio_cap: float = 5.0
 ) -> Tensor:
     """Return min(ratio, cap) A logp with a constant weight: no token loses its gradient.
@@ -89,7 +89,7 @@ def capped_weights(
     return torch.where(mask, weights * advantages.unsqueeze(1), 0.0) * logps
 
 
-def clipped_sequences(
+def gspo(
     logps: Tensor,
     old_logps: Tensor,
     advantages: Tensor,
@@ -109,7 +109,7 @@ def clipped_sequences(
     return clipped_surrogate(*log_ratios, advantages, clip_low, clip_high).expand_as(logps)
 
 
-def soft_gate(
+def sapo(
     logps: Tensor,
     old_logps: Tensor,
     advantages: Tensor,
@@ -127,7 +127,7 @@ def soft_gate(
     return 4 / sharpness * torch.sigmoid(sharpness * (ratios(logps, old_logps) - 1)) * weights
 
 
-def kept_clipped_gradients(
+def ce_gppo(
     logps: Tensor,
     old_logps: Tensor,
     advantages: Tensor,
@@ -152,7 +152,7 @@ def kept_clipped_gradients(
     return torch.where(high, kept_high * (1 + clip_high) * unit_ratio, factor) * weights
 
 
-def within_divergence(
+def dppo(
     logps: Tensor, old_logps: Tensor, advantages: Tensor, mask: Tensor, divergence: float = 0.15
 ) -> Tensor:
     """Return ratio A, without gradient where an update would move p further from p_old than `divergence`.
@@ -171,10 +171,10 @@ def within_divergence(
 SURROGATES: dict[str, Callable[..., Tensor]] = {
     "clipped": _clipped,
     "unclipped": unclipped,
-    "capped_weights": capped_weights,
-    "clipped_sequences": clipped_sequences,
-    "soft_gate": soft_gate,
-    "kept_clipped_gradients": kept_clipped_gradients,
-    "within_divergence": within_divergence,
+    "cispo": cispo,
+    "gspo": gspo,
+    "sapo": sapo,
+    "ce_gppo": ce_gppo,
+    "dppo": dppo,
 }
 """Name to function, all with the leading arguments (logps, old_logps, advantages, mask)."""

@@ -21,7 +21,7 @@ def unweighted(logps: Tensor, entropies: Tensor, advantages: Tensor, mask: Tenso
     return torch.ones_like(logps)
 
 
-def by_probability(
+def advantage_reweighting(
     logps: Tensor, entropies: Tensor, advantages: Tensor, mask: Tensor, alpha: float = 0.2
 ) -> Tensor:
     """Return alpha p + 1 - alpha: rare tokens count less, with either sign of A.
@@ -32,7 +32,7 @@ def by_probability(
     return torch.where(mask, alpha * logps.exp() + 1 - alpha, 1.0)
 
 
-def amplify_surprising(
+def stare(
     logps: Tensor,
     entropies: Tensor,
     advantages: Tensor,
@@ -58,7 +58,7 @@ def amplify_surprising(
 
 WEIGHTINGS: dict[str, Callable[..., Tensor]] = {
     "none": unweighted,
-    "by_probability": by_probability,
-    "amplify_surprising": amplify_surprising,
+    "advantage_reweighting": advantage_reweighting,
+    "stare": stare,
 }
 """Name to function, all with the leading arguments (logps, entropies, advantages, mask)."""

@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from stapo.core.files import read_json
-from stapo.core.methods import PAPER_DEFAULTS, Method
+from stapo.core.methods import PAPER_DEFAULTS, PARTS, Method
 from stapo.suite import paths
 from stapo.suite.answers import is_built_in
 from stapo.suite.formulas import changed_formulas
 from stapo.suite.job import Job, Jobs, Stage, recorded_in
 from stapo.suite.study import Checkpoint, Study
 from stapo.suite.study.files import function_name
+from stapo.suite.study.method_settings import FORMER_NAMES
 from stapo.suite.study.schema import TrainingSettings
 
 NAMES_OF_METHODS = ("title", "source", "revision")
@@ -34,6 +35,8 @@ def method_settings(method: Method) -> dict[str, Any]:
         k: v for k, v in asdict(method).items() if k not in {*NAMES_OF_METHODS, *PAPER_DEFAULTS}
     }
     settings |= method.settings
+    for kind in settings.keys() & {"selection", *PARTS}:
+        settings[kind] = FORMER_NAMES.get(settings[kind], settings[kind])
     if method.is_own:
         settings["selection"] = function_name(method.selection_name)
     else:

@@ -1,10 +1,10 @@
 """The settings of methods in a study, and methods as they change them: all of them, single ones, variants."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field, StringConstraints, create_model
+from pydantic import BeforeValidator, Field, StringConstraints, create_model
 
 from stapo.core.methods import (
     ARGUMENTS,
@@ -31,6 +31,25 @@ from stapo.suite.study.fields import (
     off,
 )
 from stapo.suite.study.files import named
+
+FORMER_NAMES = {
+    "clip_cov": "drop_covariant",
+    "qae": "quantile",
+    "w_reinforce": "signed",
+    "dr_grpo": "centred",
+    "advantage_reweighting": "by_probability",
+    "stare": "amplify_surprising",
+    "cispo": "capped_weights",
+    "gspo": "clipped_sequences",
+    "sapo": "soft_gate",
+    "ce_gppo": "kept_clipped_gradients",
+    "dppo": "within_divergence",
+    "kl_cov": "log_ratio_of_covariant",
+    "lp_reg": "divergence_of_unlikely",
+}
+"""Name of a part -> the name that it had before, which stays in fingerprints and in the configurations that
+results record, so that these remain valid. Study files may use it until the next version, with a warning."""
+NEW_NAMES = {former: name for name, former in FORMER_NAMES.items()}
 
 Arguments = dict[Annotated[str, StringConstraints(pattern=PYTHON_NAME)], Value]
 
@@ -93,8 +112,14 @@ def _field(argument: Argument) -> Any:
     return Annotated[kind, Field(**bounds)] | None, Field(None, description=argument.description)
 
 
-def _part(kind: str) -> Any:
-    return off(f"The {kind} of the method: a function of stapo.core.objective")
+def _part(kind: str, names: Iterable[str]) -> Any:
+    """Return type and field of a part; a former name is read as the new one."""
+    known: Any = Literal[tuple(names)]
+    present = BeforeValidator(
+        lambda name: NEW_NAMES.get(name, name) if isinstance(name, str) else name
+    )
+    field = off(f"The {kind} of the method: a function of stapo.core.objective")
+    return Annotated[known | None, present], field
 
 
 if TYPE_CHECKING:
@@ -106,7 +131,7 @@ else:
         __base__=_MethodSettings,
         __doc__=_MethodSettings.__doc__,
         **{name: _field(argument) for name, argument in (ARGUMENTS | PART_ARGUMENTS).items()},
-        **{kind: (Literal[tuple(names)] | None, _part(kind)) for kind, names in PARTS.items()},
+        **{kind: _part(kind, names) for kind, names in PARTS.items()},
     )
 
 

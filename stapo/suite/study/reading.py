@@ -11,6 +11,7 @@ cluster or outlive their Snakemake continue with the version that they were star
 """
 
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from functools import reduce
@@ -27,7 +28,7 @@ from stapo.core.files import (
     text_of,
     write_json,
 )
-from stapo.core.methods import METHODS
+from stapo.core.methods import METHODS, PARTS
 from stapo.suite.repository import CATALOGUE, STUDIES
 from stapo.suite.study.checks import cross_problems
 from stapo.suite.study.files import (
@@ -53,6 +54,7 @@ from stapo.suite.study.loader import (
     shown,
     shown_path,
 )
+from stapo.suite.study.method_settings import NEW_NAMES
 from stapo.suite.study.study import Study
 
 CODE: tuple[Place, ...] = (
@@ -232,6 +234,9 @@ def _study(document: Document, is_read: bool) -> Study:
         study = Study.model_validate(raw)
     except ValidationError as error:
         raise StudyError(document.errors(field_problems(error, raw))) from error
+    if is_read:
+        for line in document.errors([*_former_names(raw)]):
+            sys.stderr.write(f"warning: {line}\n")
     content = resolved_content(study)
     problems = [*cross_problems(study), *_problems_of_files(study, content, is_read)]
     if is_read and not problems:
@@ -239,6 +244,13 @@ def _study(document: Document, is_read: bool) -> Study:
     if problems:
         raise StudyError(document.errors(problems))
     return Study.model_validate(content)
+
+
+def _former_names(raw: dict[str, Any]) -> Iterator[Problem]:
+    for kind in PARTS:
+        for section, place in matching(raw, ("methods", "*", kind)):
+            if name := NEW_NAMES.get(str(section[kind])):
+                yield place, f"{section[kind]} is called {name} now; write {name}"
 
 
 def _problems_of_files(study: Study, content: dict[str, Any], is_read: bool) -> Iterator[Problem]:

@@ -163,7 +163,7 @@ def equal_weights(batch: MiniBatch) -> TokenTables:
 
 
 def test_what_a_method_touches_and_the_loss_of_its_penalty_by_hand() -> None:
-    method = replace(METHODS["entropy-bonus"], weighting="by_probability")
+    method = replace(METHODS["entropy-bonus"], weighting="advantage_reweighting")
     logps, batch = tables(advantages=torch.tensor([0.01, -1.0, 0.0], dtype=torch.double))
     keep = torch.tensor([[True, True], [True, False], [True, True]])
     factors, coefficients = torch.ones_like(logps), torch.zeros_like(logps)

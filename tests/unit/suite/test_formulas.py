@@ -48,7 +48,7 @@ def test_every_part_has_a_checksum_and_none_has_changed():
 @pytest.mark.parametrize(
     ("file", "old", "new", "selections"),
     [
-        ("surrogates.py", "def soft_gate(", "@torch.no_grad()\ndef soft_gate(", ()),
+        ("surrogates.py", "def sapo(", "@torch.no_grad()\ndef sapo(", ()),
         ("selection.py", ".double() < threshold", ".double() <= threshold", S2T),
         (
             "selection.py",
@@ -67,7 +67,7 @@ def test_an_edit_changes_the_methods_that_use_it(edited, file, old, new, selecti
 
 @pytest.mark.parametrize(
     ("old", "new"),
-    [("def soft_gate(", "# A comment.\ndef soft_gate("), ('"""Return', '"""Give')],
+    [("def sapo(", "# A comment.\ndef sapo("), ('"""Return', '"""Give')],
     ids=["comment", "docstring"],
 )
 def test_words_change_nothing(edited, old, new):

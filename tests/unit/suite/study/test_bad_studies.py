@@ -37,9 +37,9 @@ TABLE = [
         "methods.other: unknown name 'other'; known: grpo, 20-entropy,",
         'methods.grpo.tau_p: the selection of grpo has no such setting; it takes none (s.yaml:3)']),
     ('methods: {'
-        'both: {base: stapo, surrogate: clipped_sequences}, cispo: {kept_low: 0.1, clip_high: 1}}', [
-        'methods.both: the surrogate clipped_sequences has one ratio per response, of which no token can',
-        'methods.cispo.clip_high: the surrogate capped_weights does not take it (s.yaml:3)',
+        'both: {base: stapo, surrogate: gspo}, cispo: {kept_low: 0.1, clip_high: 1}}', [
+        'methods.both: the surrogate gspo has one ratio per response, of which no token can',
+        'methods.cispo.clip_high: the surrogate cispo does not take it (s.yaml:3)',
         'methods.cispo.kept_low: none of its parts takes it; they take ratio_cap (s.yaml:3)']),
     ('benchmarks: {chain-99: {samples: 4}}', ['benchmarks.chain-99: no task of this name in']),
     ('models: {7B: {hub: a/b, revision: v1.0}}', [

@@ -11,7 +11,7 @@ import pytest
 import yaml
 from hypothesis import given, strategies as st
 
-from stapo.core.methods import METHODS, s2t_arguments
+from stapo.core.methods import METHODS, PARTS, s2t_arguments
 from stapo.suite.exhibits import figure_names
 from stapo.suite.jobs import jobs_of
 from stapo.suite.repository import STUDIES
@@ -26,6 +26,7 @@ from stapo.suite.study import (
 )
 from stapo.suite.study.files import require_name
 from stapo.suite.study.loader import load_yaml
+from stapo.suite.study.method_settings import FORMER_NAMES
 from stapo.suite.study.reading import (
     published_content,
     read_resolved,
@@ -173,6 +174,32 @@ def test_a_study_has_one_threshold_of_s2t_for_all_its_methods(raw_study, changes
     # A threshold of one's own stays.
     own = studies[1].method("full-mask")
     assert s2t_arguments(own, studies[1].s2t())["tau_p"] == own.arguments["tau_p"]
+
+
+def test_former_names_of_parts_are_read_with_a_warning_and_stay_recorded(
+    tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    parts = [(kind, name) for kind in PARTS for name in PARTS[kind] if name in FORMER_NAMES]
+    recorded = []
+    for words in ({name: name for _, name in parts}, FORMER_NAMES):
+        assert not capsys.readouterr().err
+        methods = {
+            f"m{number}": {"base": "justrl", "title": name, kind: words[name]}
+            for number, (kind, name) in enumerate(parts)
+        }
+        content = {"extends": "smoke", "name": "s", "methods": methods, "compare": None}
+        Path("s.yaml").write_text(yaml.safe_dump({**content, "run": {"methods": [*methods]}}))
+        jobs = [job for job in jobs_of(read_study(Path("s.yaml"))) if job.stage == "train"]
+        recorded.append([job.settings["method"] for job in jobs])
+    for (kind, name), settings in zip(parts, recorded[1], strict=True):
+        assert settings[kind] == FORMER_NAMES[name]
+    assert recorded[0] == recorded[1]
+    warned = capsys.readouterr().err.splitlines()
+    assert len(warned) == len(parts)
+    number = parts.index(("surrogate", "sapo"))
+    warning = f"warning: methods.m{number}.surrogate: soft_gate is called sapo now; write sapo ("
+    assert warning in " ".join(warned)
 
 
 def test_only_commits_and_checksums_are_silent(raw_study):
