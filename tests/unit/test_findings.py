@@ -1,4 +1,4 @@
-"""The tables of docs/findings.md and docs/rivals.md are those of the results."""
+"""The tables and numbers of findings and rivals are those of the results."""
 
 import csv
 from collections.abc import Callable, Iterator
@@ -10,36 +10,32 @@ import pytest
 from stapo.suite.analysis.artefacts import Artefacts
 from stapo.suite.analysis.evidence.updates import Updates
 from stapo.suite.analysis.formats import with_interval
-from stapo.suite.analysis.tables.marks import TOUCHED
 from stapo.suite.evaluation.statistics import Interval
 from stapo.suite.records.arms import SILENCED
 from stapo.suite.repository import ROOT, STUDIES
 from stapo.suite.study import read_study
 
-ARMS = {
-    "Entropy [nats], minus nothing silenced": 1e4,
-    "Entropy [nats], minus random tokens": 1e4,
-    "Entropy [nats], minus random candidates": 1e4,
-    "Reward, minus random tokens": 1e3,
-}
+FINDINGS, RIVALS = "docs/findings.md", "docs/rivals.md"
+MARKED = "workflows/studies/marked/README.md"
 HALF = "training reward, last half"
 REWARD = f"{HALF} (primary)"
+FIRST, LAST = (f"final accuracy, {which} decoding [%]" for which in ("first", "last"))
 Row = dict[str, str]
 
 
 def rows_of(table: str, study: str = "marked") -> list[Row]:
-    text = (ROOT / "results" / study / "tables" / f"{table}.csv").read_text()
-    return [*csv.DictReader(text.splitlines())]
+    path = ROOT / "results" / study / "tables" / f"{table}.csv"
+    with path.open(newline="") as stream:
+        return [*csv.DictReader(stream)]
+
+
+def interval(row: Row, heading: str, unit: float = 1.0) -> Interval:
+    value, *ends = (unit * float(row[heading + end]) for end in ("", ", low", ", high"))
+    return Interval(value, *sorted(ends))
 
 
 def interval_of(row: Row, heading: str, form: str, unit: float = 1.0) -> str:
-    value, *ends = (unit * float(row[heading + end]) for end in ("", ", low", ", high"))
-    return with_interval(Interval(value, *sorted(ends)), form)
-
-
-def interventions() -> Iterator[list[str]]:
-    for row in rows_of("silenced_quadrants"):
-        yield [row["Arm"], *(interval_of(row, name, "+.2f", unit) for name, unit in ARMS.items())]
+    return with_interval(interval(row, heading, unit), form)
 
 
 def later() -> Iterator[list[str]]:
@@ -58,9 +54,8 @@ def trainings() -> Iterator[list[str]]:
     rows, ours = ([row for row in found if row["Method"] == name] for name in ("JustRL", "STAPO"))
     for row, stapo in zip(rows, ours, strict=True):
         means = [f"{float(one['Mean']):.3g}" for one in (row, stapo)]
-        gaps = [f"STAPO minus it{over}" for over in ("", ", over base models")]
         p_value = f"{float(row['STAPO minus it, p']):.3f}"
-        yield [row["Endpoint"], *means, *(interval_of(row, one, "+.3g") for one in gaps), p_value]
+        yield [row["Endpoint"], *means, interval_of(row, "STAPO minus it", "+.3g"), p_value]
 
 
 def marks() -> Iterator[list[str]]:
@@ -70,87 +65,73 @@ def marks() -> Iterator[list[str]]:
             yield [row["Tokens"], *(interval_of(row, name, ".1f") for name in shares)]
 
 
-def arms() -> Iterator[list[str]]:
-    yield from arms_of("marked", ["Random tokens", "JustRL-FullMask", "Mirror"])
-    yield from arms_of("marked-both", ["S2T and mirror"])
-
-
-def of_methods(study: str) -> Iterator[tuple[Row, Row, dict[str, Row]]]:
+def methods_of(study: str) -> Iterator[tuple[Row, Row, dict[str, Row]]]:
     """Yield dose, stability and endpoints of each method, over all base models."""
     found = [rows_of(table, study) for table in ("dose", "endpoints", "stability")]
-    dose, endpoints, stability = ([row for row in of if row["Size"] == "all"] for of in found)
+    dose, endpoints, stability = ([row for row in rows if row["Size"] == "all"] for rows in found)
     for touched, stable in zip(dose, stability, strict=True):
-        own = (one for one in endpoints if one["Method"] == stable["Method"])
-        yield touched, stable, {one["Endpoint"]: one for one in own}
+        own = (row for row in endpoints if row["Method"] == stable["Method"])
+        yield touched, stable, {row["Endpoint"]: row for row in own}
 
 
-def arms_of(study: str, shown: list[str]) -> Iterator[list[str]]:
-    for touched, stable, of in of_methods(study):
-        if stable["Method"] not in shown:
+def beside_justrl(study: str) -> dict[str, list[str]]:
+    """Return of each method: dose, reward minus JustRL's, accuracy, entropy, explosions."""
+    measured = [*methods_of(study)]
+    (justrl,) = (rows[REWARD] for _, stable, rows in measured if stable["Method"] == "JustRL")
+    cells = {}
+    for touched, stable, rows in measured:
+        name = stable["Method"]
+        if name == "JustRL":
+            gap = f"({float(justrl['Mean']):.3f})"
+        elif rows[REWARD].get("JustRL minus it"):
+            gap = interval_of(rows[REWARD], "JustRL minus it", "+.3f", -1.0)
+        elif f"{name} minus it" in justrl:
+            gap = interval_of(justrl, f"{name} minus it", "+.3f")
+        else:
             continue
-        reward = of[REWARD]
-        gaps = [f"{name} minus it" for name in ("STAPO", "JustRL")]
-        yield [
-            stable["Method"],
-            f"{float(touched['Tokens touched [%]']):.3f}",
-            f"{float(reward['Mean']):.3f}",
-            *(interval_of(reward, gap, "+.3f") if reward.get(gap) else "" for gap in gaps),
-            f"{float(of['final accuracy, first decoding [%]']['Mean']):.1f}",
+        cells[name] = [
+            f"{float(touched['Tokens touched [%]']):.2g}",
+            gap,
+            f"{float(rows[FIRST]['Mean']):.1f}",
+            f"{float(rows['entropy, last tenth [nats]']['Mean']):.2f}",
             stable["Exploded"],
         ]
+    return cells
+
+
+def other_methods() -> Iterator[list[str]]:
+    cells = beside_justrl("marked")
+    for study in ("marked-both", "marked-doses"):
+        cells = beside_justrl(study) | cells
+    order = [*beside_justrl("marked"), "S2T and mirror", *beside_justrl("marked-doses")]
+    yield from ([name, *cells[name]] for name in dict.fromkeys(order))
 
 
 def rivals() -> Iterator[list[str]]:
-    for row in rows_of("method_updates", "marked-rivals"):
-        units = {"Entropy [nats]": 1e4, "Reward": 1e3}
-        changes = [interval_of(row, name, "+.2f", unit) for name, unit in units.items()]
-        if touched := float(row["Touched [%]"]):
-            yield [row["Method"], f"{touched:.3g}", *changes]
-
-
-def beside_justrl(study: str) -> Iterator[list[str]]:
-    wrong = {
-        row["Method"]: interval_of(row, "Wrong [%]", ".2g")
-        for row in rows_of("marks", study)
-        if (row["Size"], row["Tokens"]) == ("all", TOUCHED)
-    }
-    for touched, stable, of in of_methods(study):
-        reward = of[REWARD]
-        if stable["Method"] == "JustRL":
-            gap = f"({float(reward['Mean']):.3f})"
-        else:
-            gap = interval_of(reward, "JustRL minus it", "+.3f", -1.0)
-        yield [
-            stable["Method"],
-            f"{float(touched['Tokens touched [%]']):.2g}",
-            wrong.get(stable["Method"], ""),
-            f"{float(touched['Updates in which it acts [%]']):.0f}",
-            gap,
-            *last_numbers(stable, of),
-        ]
-
-
-def last_numbers(stable: Row, of: dict[str, Row]) -> list[str]:
-    accuracies = (f"final accuracy, {which} decoding [%]" for which in ("first", "last"))
-    shown = [f"{float(of[name]['Mean']):.1f}" for name in accuracies]
-    return [*shown, f"{float(of['entropy, last tenth [nats]']['Mean']):.2f}", stable["Exploded"]]
+    """Yield the methods of both machines, the largest reward first."""
+    machines = (("H200", "marked-h200"), ("CPU", "marked-rivals"))
+    rows = [
+        [name, machine, *cells]
+        for machine, study in machines
+        for name, cells in beside_justrl(study).items()
+    ]
+    gaps = {"JustRL": 0.0}
+    yield from sorted(rows, key=lambda row: -gaps.get(row[0], float(row[3].strip("()").split()[0])))
 
 
 def updates_per_rollout() -> Iterator[list[str]]:
-    found = [*of_methods("marked-off-policy")]
-    rewards = {stable["Method"]: of[REWARD] for _, stable, of in found}
-    for touched, stable, of in found:
-        method, _, updates = (name := stable["Method"]).partition(" ")
-        gaps = ["", ""]
-        if updates:  # Minus that with 4.
-            sign, row, target = (1, method, name) if updates == "16" else (-1, name, "JustRL")
-            gaps[0] = interval_of(rewards[row], f"{target} minus it", "+.3f", sign)
-        if method != "JustRL":
-            over = f"JustRL {updates}".strip() + " minus it"
-            gaps[1] = interval_of(rewards[name], over, "+.3f", -1)
-        share, reward = float(touched["Tokens touched [%]"]), float(rewards[name]["Mean"])
-        numbers = [f"{share:.2g}", f"{reward:.3f}"]
-        yield [method, updates or "4", *numbers, *gaps, *last_numbers(stable, of)]
+    endpoints = {stable["Method"]: rows for _, stable, rows in methods_of("marked-off-policy")}
+    for name in ("JustRL", "CISPO", "DPPO-TV", "KL-Cov"):
+        with_4, with_16 = endpoints[name], endpoints[f"{name} 16"][REWARD]
+        change = f"{name} 16 minus it"
+        above = "" if name == "JustRL" else interval_of(with_16, "JustRL 16 minus it", "+.3f", -1)
+        yield [
+            name,
+            f"{float(with_4[REWARD]['Mean']):.3f}",
+            interval_of(with_4[REWARD], change, "+.3f"),
+            above,
+            *(interval_of(with_4[name], change, "+.1f") for name in (FIRST, LAST)),
+        ]
 
 
 TWINS = [
@@ -179,14 +160,77 @@ def twins() -> Iterator[list[str]]:
 
 
 TABLES = [
-    *(("findings", one) for one in (interventions, later, trainings, arms, marks)),
-    ("findings", partial(beside_justrl, "marked-doses")),
-    *(("rivals", partial(beside_justrl, one)) for one in ("marked-h200", "marked-rivals")),
-    *(("rivals", one) for one in (rivals, updates_per_rollout, twins)),
+    (FINDINGS, trainings),
+    (FINDINGS, other_methods),
+    (FINDINGS, marks),
+    (RIVALS, rivals),
+    (RIVALS, updates_per_rollout),
+    (MARKED, later),
+    (MARKED, twins),
 ]
 
 
 @pytest.mark.parametrize(("page", "table"), TABLES)
-def test_a_table_is_that_of_the_results(page: str, table: Callable[[], Iterator[list[str]]]):
+def test_a_table_is_that_of_the_results(
+    page: str, table: Callable[[], Iterator[list[str]]]
+) -> None:
     wanted = "\n".join(f"| {' | '.join(cells)} |" for cells in table())
-    assert wanted in (ROOT / "docs" / f"{page}.md").read_text(), wanted
+    assert wanted in (ROOT / page).read_text(), wanted
+
+
+def row_of(table: str, study: str, **cells: str) -> Row:
+    """Return the one row of a table with these cells."""
+    (row,) = (row for row in rows_of(table, study) if cells.items() <= row.items())
+    return row
+
+
+def gap_of(study: str, endpoint: str, method: str, target: str) -> Interval:
+    """Return by how much `target` is above `method`."""
+    size = "smollm2-135m-q4" if study.startswith("smollm2") else "all"
+    row = row_of("endpoints", study, Size=size, Endpoint=endpoint, Method=method)
+    return interval(row, f"{target} minus it")
+
+
+def said(measured: Interval, form: str, unit: str = "") -> str:
+    """Return an interval as in sentences: only its value may have a plus or a unit."""
+    ends = (f"{end:{form.lstrip('+')}}" for end in (measured.low, measured.high))
+    return f"{measured.value:{form}}{unit} [{', '.join(ends)}]"
+
+
+def wrong(tokens: str) -> Interval:
+    return interval(
+        row_of("marks", "marked", Size="all", Method="STAPO", Tokens=tokens), "Wrong [%]"
+    )
+
+
+def silenced(arm: str, control: str) -> Interval:
+    heading = f"Entropy [nats], minus random {control}"
+    return interval(row_of("silenced_quadrants", "marked", Arm=arm), heading, 1e4)
+
+
+def in_one_update(method: str) -> Interval:
+    row = row_of("method_updates", "marked-rivals", Method=method)
+    return interval(row, "Entropy [nats]", 1e4)
+
+
+def sentences() -> Iterator[tuple[str, str]]:
+    """Yield page and numbers of what it says in words."""
+    rare, wide = "A > 0, low probability,", "STAPO tau_p 0.05"
+    toy = said(gap_of("marked", REWARD, "JustRL", "STAPO"), "+.3f")
+    yield FINDINGS, said(gap_of("smollm2-words-longer", REWARD, "JustRL", "STAPO"), "+.2f")
+    yield from ((page, toy) for page in (FINDINGS, "README.md", MARKED))
+    yield FINDINGS, said(wrong(f"{rare} low entropy (S2T silences)"), ".0f", " %")
+    yield FINDINGS, said(wrong(f"{rare} high entropy"), ".0f", " %")
+    yield FINDINGS, said(silenced("STAPO", "tokens"), "+.2f")
+    yield FINDINGS, said(silenced("STAPO", "candidates"), "+.2f")
+    yield FINDINGS, said(silenced("Random rare tokens with A < 0", "tokens"), ".2f")
+    yield FINDINGS, said(gap_of("marked", REWARD, "Random tokens", "STAPO"), ".3f")
+    yield FINDINGS, said(gap_of("marked-doses", FIRST, "JustRL", wide), ".1f", " points")
+    yield MARKED, said(gap_of("marked-doses", REWARD, f"Random tokens {wide[6:]}", wide), ".3f")
+    for method in ("STAPO", "STARE-O1", "Advantage reweighting"):
+        yield RIVALS, said(in_one_update(method), "+.2f")
+
+
+@pytest.mark.parametrize(("page", "numbers"), sentences())
+def test_a_sentence_has_the_numbers_of_the_results(page: str, numbers: str) -> None:
+    assert numbers in (ROOT / page).read_text()
