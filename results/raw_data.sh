@@ -1,0 +1,24 @@
+#!/bin/sh
+# Bring back the raw data of a published study from the commits that hold it: results/raw_data.sh STUDY
+# (responses, scores, metrics and records of tokens, without weights). What is there stays as it is.
+set -eu
+cd "$(dirname "$0")/.."
+case ${1:-} in
+marked | marked-both | marked-controls) commits=a9dc0253 ;;
+marked-h200 | marked-random-reward) commits=4741872f ;;
+marked-doses) commits="14544ae1 db8ae823 13023c36:marked-paper" ;;
+marked-rivals) commits="0fa7b285 51d415cf" ;;
+marked-off-policy | marked-twins | marked-h200-twins) commits=b0471dea ;;
+*)
+    echo "usage: results/raw_data.sh STUDY, with marked, marked-both, marked-controls, marked-doses, marked-h200," \
+        "marked-h200-twins, marked-off-policy, marked-random-reward, marked-rivals or marked-twins" >&2
+    exit 2
+    ;;
+esac
+mkdir -p "results/$1"
+for commit in $commits; do
+    name=${commit#*:}
+    [ "$name" != "$commit" ] || name=$1
+    git archive "${commit%%:*}" "results/$name" | tar -x --strip-components=2 --skip-old-files -C "results/$1"
+done
+echo "next: stapo verify results/$1"
