@@ -78,7 +78,7 @@ lint: setup ## run ruff, snakefmt, mypy and the spell check
 	typos
 
 site: setup ## build the documentation as a site in site/; a link that leads nowhere is an error
-	NO_MKDOCS_2_WARNING=1 $(RUN) mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(RUN) mkdocs build --strict
 	@$(if $(filter site,$(MAKECMDGOALS)),echo "next: python -m http.server --directory site (search needs a server; all else opens from the files)")
 
 lock: ## update the lock files from pyproject.toml
