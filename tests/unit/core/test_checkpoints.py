@@ -161,6 +161,7 @@ def test_a_whole_training_that_was_not_published_makes_no_update_more(world, tmp
     assert [one["step"] for one in metrics(tmp_path / "work")] == [1, 2, 3, 4, 5]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("least", "share", "steps"), [(180, 1 / 30, [4, 6]), (75, 1 / 30, [2, 6]), (75, 1, [2, 4, 6])]
 )
@@ -196,7 +197,7 @@ def test_kept_weights_that_are_damaged_are_made_again(world, tmp_path, capsys):
     assert (tmp_path / "step4" / "model.safetensors").read_bytes() == whole
 
 
-@pytest.mark.parametrize("steps", [3, 4])
+@pytest.mark.parametrize("steps", [3, pytest.param(4, marks=pytest.mark.slow)])
 def test_a_longer_training_goes_on_from_a_shorter_one_with_the_same_bits(
     world, raw_study, tmp_path, capsys, monkeypatch, steps
 ):

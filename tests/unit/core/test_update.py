@@ -42,7 +42,7 @@ pytestmark = pytest.mark.rounding
 SILENCING = ("candidates", "all", "high entropy", "high entropy of all", "full mask")
 
 
-@pytest.mark.parametrize("budget", [1, 40, 10_000])
+@pytest.mark.parametrize("budget", [pytest.param(1, marks=pytest.mark.slow), 40, 10_000])
 @pytest.mark.parametrize(("step", "statistics"), [(0, "current"), (1, "behaviour"), (1, "current")])
 @pytest.mark.parametrize("name", WHOLE)
 def test_loss_gradient_and_record_are_those_of_the_formulas(
