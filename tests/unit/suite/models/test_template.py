@@ -32,6 +32,7 @@ def answers(tmp_path, monkeypatch) -> list[bytes]:
         return httpx.Response(200, content=found[0], request=httpx.Request("GET", address))
 
     monkeypatch.setattr("huggingface_hub.constants.HF_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
     monkeypatch.setitem(Verifier.template, "sha256", hashlib.sha256(SOURCE).hexdigest())
     monkeypatch.setattr(httpx, "get", get)
     return found
