@@ -20,10 +20,7 @@ ATTEMPTS = "attempts.jsonl"
 
 @contextmanager
 def attempt(work: Path, first_step: int, study: dict[str, Any] | None) -> Iterator[None]:
-    """Record an attempt to train: a line at the start, and another with time and energy at the end.
-
-    An attempt that is killed leaves only the first line.
-    """
+    """Record an attempt at its start, and with time and energy at its end, which a kill leaves out."""
     state = PartialState()
     started, before = time.monotonic(), energy_joules()
     record: dict[str, Any] = {

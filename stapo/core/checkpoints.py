@@ -175,10 +175,7 @@ def step_of(checkpoint: Path) -> int:
 
 
 def seal(directory: Path, identity: dict[str, Any]) -> None:
-    """Flush a completely written checkpoint to the disk, with a seal.
-
-    `identity` is the `fingerprint` of the run, the `layout` of the states and `num_processes`.
-    """
+    """Flush a completely written checkpoint to the disk, with a seal of its files and the run's identity."""
     paths = [path for path in directory.rglob("*") if path.is_file()]
     sums = file_sums(directory, [path.relative_to(directory).as_posix() for path in paths])
     files = {
@@ -210,10 +207,7 @@ def put_in_place(aside: Path, output: Path, keep: int | None) -> None:
 def newest_whole(
     directory: Path, identity: dict[str, Any], before: int | None = None
 ) -> Path | None:
-    """Return the newest checkpoint from which a run can be resumed, None without one; print what is skipped.
-
-    Checkpoints of the step `before` and later ones are ignored.
-    """
+    """Return the newest checkpoint to resume from, of a step below `before`; print what is skipped."""
     for checkpoint in reversed(step_checkpoints(directory)):
         if before is not None and step_of(checkpoint) >= before:
             continue

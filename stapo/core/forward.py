@@ -75,10 +75,7 @@ def padded_forward(
 def packed_forward(
     model: Any, sequences: Sequences, min_p: float | None = None
 ) -> tuple[Tensor, Tensor | None]:
-    """Return what `padded_forward` does, 0 behind a response, without a pass over padding.
-
-    The model also has the attention `PACKED`.
-    """
+    """Return what `padded_forward` does, 0 behind a response, by the attention `PACKED` without padding."""
     mask = sequences.mask.bool()
     lengths = mask.sum(dim=1)
     borders = torch.nn.functional.pad(lengths.cumsum(0), (1, 0)).to(torch.int32)

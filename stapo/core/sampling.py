@@ -4,7 +4,7 @@ A token is the quantile of one uniform number, so that a response depends on its
 token outside the nucleus is drawn again: that gives the distribution of the nucleus without sorting the
 vocabulary, which takes longer than the model.
 
-R responses, V words.
+R responses, V words; masses are probabilities up to a factor.
 """
 
 from collections.abc import Sequence
@@ -32,10 +32,7 @@ class Sampler:
     """Share of the probability that the likeliest tokens have to draw from, after top-k."""
 
     def draw(self, logits: Tensor, rows: Tensor, generators: Sequence[Random]) -> Tensor:
-        """Return a token for some rows (n,) of logits (R, V), each drawn with its own generator.
-
-        Of equally likely tokens, the nucleus has all or none.
-        """
+        """Return a token of each of the rows (n,) of logits (R, V); equally likely ones are not split."""
         if self.temperature == 0:
             return logits.argmax(dim=1)[rows]
         size = max(CHUNK // logits.shape[1], 1) if logits.device.type == "cpu" else len(rows)
@@ -48,35 +45,35 @@ class Sampler:
     def _draw(self, logits: Tensor, generators: Sequence[Random]) -> Tensor:
         """Return a token (n,) for each row of logits (n, V), which are overwritten."""
         largest = logits.amax(dim=1, keepdim=True)
-        weights = logits.sub_(largest).div_(self.temperature).exp_()
+        masses = logits.sub_(largest).div_(self.temperature).exp_()
         words = None
-        if 0 < self.top_k < weights.shape[1]:
-            weights, words = weights.topk(self.top_k, dim=1)
-        places = quantiles(weights, _uniform(generators, weights))
+        if 0 < self.top_k < masses.shape[1]:
+            masses, words = masses.topk(self.top_k, dim=1)
+        places = quantiles(masses, _uniform(generators, masses))
         if self.top_p < 1:
-            places = self._in_nucleus(weights, places, generators)
+            places = self._in_nucleus(masses, places, generators)
         return places if words is None else words.gather(1, places.unsqueeze(1)).squeeze(1)
 
-    def _in_nucleus(self, weights: Tensor, places: Tensor, generators: Sequence[Random]) -> Tensor:
-        """Return places (n,) in the nucleus of weights (n, V), where those drawn are not in it others.
+    def _in_nucleus(self, masses: Tensor, places: Tensor, generators: Sequence[Random]) -> Tensor:
+        """Return places (n,) in the nucleus of masses (n, V), where those drawn are not in it others.
 
         A token is in the nucleus if likelier ones have less than top_p of the probability. Less likely tokens
         than one outside are outside too, so that few draws are needed even for a small nucleus.
         """
-        limits = self.top_p * weights.sum(dim=1)
+        limits = self.top_p * masses.sum(dim=1)
         result, left = places.clone(), torch.arange(len(places), device=places.device)
         while True:
-            drawn = weights.gather(1, places.unsqueeze(1))
-            outside = torch.where(weights > drawn, weights, 0.0).sum(dim=1) >= limits
+            drawn = masses.gather(1, places.unsqueeze(1))
+            outside = torch.where(masses > drawn, masses, 0.0).sum(dim=1) >= limits
             result[left] = places
             numbers = outside.nonzero().flatten()
             if len(numbers) == 0:
                 return result
-            weights, drawn = weights[numbers], drawn[numbers]
-            weights.masked_fill_(weights <= drawn, 0.0)
+            masses, drawn = masses[numbers], drawn[numbers]
+            masses.masked_fill_(masses <= drawn, 0.0)
             left, limits = left[numbers], limits[numbers]
             generators = [generators[number] for number in numbers.tolist()]
-            places = quantiles(weights, _uniform(generators, weights))
+            places = quantiles(masses, _uniform(generators, masses))
 
 
 def _uniform(generators: Sequence[Random], like: Tensor) -> Tensor:
@@ -84,32 +81,32 @@ def _uniform(generators: Sequence[Random], like: Tensor) -> Tensor:
     return like.new_tensor([generator.random() for generator in generators], dtype=torch.float64)
 
 
-def quantiles(weights: Tensor, shares: Tensor) -> Tensor:
-    """Return the first place (n,) of weights (n, V) up to which they have more than a share of their sum.
+def quantiles(masses: Tensor, shares: Tensor) -> Tensor:
+    """Return the first place (n,) of masses (n, V) up to which they have more than a share of their sum.
 
     The shares (n,) are in double precision, in which sums are accumulated; a weight of 0 is never chosen.
     """
-    count = weights.shape[1] // BLOCK * BLOCK
+    count = masses.shape[1] // BLOCK * BLOCK
     if count == 0:
-        return _quantiles(weights, shares)[0]
-    sums = weights[:, :count].reshape(len(weights), -1, BLOCK).sum(dim=2)
-    if count < weights.shape[1]:
-        sums = torch.cat([sums, weights[:, count:].sum(dim=1, keepdim=True)], dim=1)
+        return _quantiles(masses, shares)[0]
+    sums = masses[:, :count].reshape(len(masses), -1, BLOCK).sum(dim=2)
+    if count < masses.shape[1]:
+        sums = torch.cat([sums, masses[:, count:].sum(dim=1, keepdim=True)], dim=1)
     blocks, shares = _quantiles(sums, shares)
     places = blocks.unsqueeze(1) * BLOCK + torch.arange(BLOCK, device=blocks.device)
-    inside = weights.gather(1, places.clamp(max=weights.shape[1] - 1))
-    inside.masked_fill_(places >= weights.shape[1], 0.0)
+    inside = masses.gather(1, places.clamp(max=masses.shape[1] - 1))
+    inside.masked_fill_(places >= masses.shape[1], 0.0)
     return blocks * BLOCK + _quantiles(inside, shares)[0]
 
 
-def _quantiles(weights: Tensor, shares: Tensor) -> tuple[Tensor, Tensor]:
+def _quantiles(masses: Tensor, shares: Tensor) -> tuple[Tensor, Tensor]:
     """Return places as `quantiles` does, and the share (n,) of its own weight at which each was chosen."""
-    sums = weights.double().cumsum(dim=1)
+    sums = masses.double().cumsum(dim=1)
     total = sums[:, -1:]
     # A product that is rounded up to the sum itself would lie behind the last weight.
     target = torch.minimum(shares.unsqueeze(1) * total, total.nextafter(torch.zeros_like(total)))
     # The bound matters for NaN alone, of which the loss will tell.
-    places = torch.searchsorted(sums, target, right=True).clamp(max=weights.shape[1] - 1)
-    chosen = weights.gather(1, places).double()
+    places = torch.searchsorted(sums, target, right=True).clamp(max=masses.shape[1] - 1)
+    chosen = masses.gather(1, places).double()
     before = sums.gather(1, places) - chosen
     return places.squeeze(1), ((target - before) / chosen).clamp(0, 1).squeeze(1)

@@ -13,10 +13,7 @@ ROLLOUT, UPDATE = PHASES = ("rollout", "update")
 
 @dataclass(frozen=True, kw_only=True)
 class StepRecord:
-    """Record of one optimiser step; fractions are of its response tokens.
-
-    Fields that only a training knows have defaults, which an update alone does not change.
-    """
+    """Record of a step; fractions are of its response tokens, what only a training knows has defaults."""
 
     step: int = 0
     """Optimiser step, from 1."""

@@ -107,9 +107,7 @@ class StapoTrainer(ResumableTrainer):
             args.model_init_kwargs = {"use_safetensors": True, **(args.model_init_kwargs or {})}
         self._behaviour_entropies: Any = None  # Set during TRL's rollout, like the next.
         self._rollout_rewards: Any = None
-        self._sampling_logps: Any = (
-            None  # (b, longest T) of the model that samples, if it is a rounded one.
-        )
+        self._sampling_logps: Any = None  # (b, longest T), of a rounded model that samples.
         self._lengths: Any = None  # (B,), tokens of the responses.
         self._seconds: dict[str, float] = {}
         self._record: StepRecord | None = None
@@ -126,10 +124,8 @@ class StapoTrainer(ResumableTrainer):
             self.ref_model = reference_model(self.model, self.accelerator, **head)
         ours = not (self.use_vllm or self.is_fsdp_enabled) and has_full_attention(self.model)
         if args.bfloat16_rollouts and not ours:
-            cause = (
-                "needs a model with full attention that generates by itself, without vLLM and FSDP"
-            )
-            raise ValueError(f"bfloat16_rollouts: {cause}; leave it out")
+            cause = "needs a model with full attention that generates by itself"
+            raise ValueError(f"bfloat16_rollouts: {cause}, without vLLM and FSDP; leave it out")
         if ours:
             self._rounded = _rounded(self.model) if args.bfloat16_rollouts else None
             self.model.generate = partial(self._decoded, self.model.generate)
@@ -189,10 +185,7 @@ class StapoTrainer(ResumableTrainer):
         return [response_seed(self.args.seed, self.state.global_step, row) for row in rows]
 
     def _prepare_inputs(self, generation_batch: Any) -> dict[str, Tensor]:
-        """Return the next mini-batch, with all responses of its prompts, in data order.
-
-        TRL would shuffle the sequences of a rollout.
-        """
+        """Return the next mini-batch, with all responses of its prompts, in data order; TRL would shuffle."""
         slices = self.args.steps_per_generation
         if self._step % slices == 0 or self._buffered_inputs is None:
             rollout = self._generate_and_score_completions(generation_batch)
@@ -274,21 +267,10 @@ class StapoTrainer(ResumableTrainer):
         return without_gradient(forward, parts, mask)
 
     def _get_per_token_logps_and_entropies(
-        self,
-        model: Any,
-        input_ids: Tensor,
-        attention_mask: Tensor,
-        logits_to_keep: int,
-        *_: Any,
-        **__: Any,
+        self, model: Any, ids: Tensor, mask: Tensor, width: int, *_: Any, **__: Any
     ) -> tuple[Tensor, Tensor, None]:
-        """Return log-probs and entropies (b, T) of this rank's rows, computed in micro-batches.
-
-        TRL calls this for the old log-probs and for those of the reference model; only the entropies of the
-        policy are kept, for the token selection.
-        """
-        sequences = Sequences(input_ids, attention_mask, logits_to_keep)
-        logps, entropies = self._scored(model, sequences)
+        """Return log-probs and entropies (b, T) of this rank's rows, for policy or reference model."""
+        logps, entropies = self._scored(model, Sequences(ids, mask, width))
         if model is self.model:
             self._behaviour_entropies = entropies
         return logps, entropies, None
@@ -324,7 +306,6 @@ class StapoTrainer(ResumableTrainer):
         return names
 
     def _get_grad_norm(self, model: Any, grad_norm: Any = None) -> Any:
-        """Return the gradient norm."""
         norm = super()._get_grad_norm(model, grad_norm)
         self._require_finite("gradient norm", norm)
         return norm

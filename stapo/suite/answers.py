@@ -73,10 +73,7 @@ def is_built_in(setting: Any) -> bool:
 
 
 def last_boxed(text: str) -> str | None:
-    r"""Return the content of the last \boxed{...} whose braces close, None without one.
-
-    If a response is truncated inside its last box, the box before it counts.
-    """
+    r"""Return the content of the last \boxed{...} whose braces close, also of a truncated text; or None."""
     boxes = _closed(text)
     return boxes[-1].inside(text) if boxes else None
 
@@ -169,10 +166,7 @@ def last_number(text: str) -> str | None:
 
 
 def text_after(marker: str, text: str) -> str | None:
-    """Return the rest of the line after the last occurrence of a marker; None if there is none.
-
-    White space, dollar signs and a full stop at its ends are no part of it.
-    """
+    """Return what follows a marker's last occurrence in its line, without `EDGES` and full stop; or None."""
     _, there, rest = text.rpartition(marker)
     return _bare(rest.partition("\n")[0]) or None if there else None
 

@@ -76,10 +76,7 @@ def problems_of(definition: Mapping[str, Any]) -> int:
 
 
 def custom_definition(name: str, rows: int, sha256: str) -> dict[str, Any]:
-    """Return the task of a study's own benchmark, in the form of those in `benchmarks/`.
-
-    The checksum is that of its questions and answers.
-    """
+    """Return the task of a study's own benchmark; the checksum is that of its questions and answers."""
     return {
         **_read_task(BENCHMARKS / "math" / "_base.yaml"),
         "task": TASK_PREFIX + name,

@@ -28,6 +28,9 @@ from stapo.suite.records.responses import (
 from stapo.suite.study.files import RowsFile
 from stapo.suite.study.schema import Decoding, EngineSettings, Evaluation
 
+COLUMNS = ("text", "num_tokens", "truncated")
+"""Of stored responses, in the order of `AnsweredProblem`."""
+
 
 @dataclass(frozen=True)
 class Benchmark:
@@ -64,15 +67,9 @@ class _Asked:
         samples = range(self.benchmark.config["samples"])
         for problem, row in enumerate(self.rows):
             responses = [have[problem, sample] for sample in samples]
-            columns = (
-                [response.text for response in responses],
-                [response.num_tokens for response in responses],
-            )
-            ends, engines = (
-                [response.truncated for response in responses],
-                sorted({response.engine for response in responses}),
-            )
-            answered.append(AnsweredProblem(problem, *row, *columns, ends, engines, made_by))
+            columns = ([getattr(r, name) for r in responses] for name in COLUMNS)
+            engines = sorted({response.engine for response in responses})
+            answered.append(AnsweredProblem(problem, *row, *columns, engines, made_by))
         write_responses(self.benchmark.output, answered)
 
 
@@ -86,10 +83,7 @@ def generate(
     settings: EngineSettings | None = None,
     end_tokens: Sequence[str] = (),
 ) -> int:
-    """Write the responses to every benchmark; return how many had to be generated.
-
-    `config` is everything that determines the responses, except the benchmark; `work` contains the stores.
-    """
+    """Write the responses to every benchmark, which `config` determines; return how many were generated."""
     only_ours()
     require_whole(model)
     with work_directory(work, {"kind": "responses"}):

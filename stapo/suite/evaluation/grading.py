@@ -62,10 +62,7 @@ def grade_all(
 def grade_answers(
     pairs: Sequence[tuple[str, str | None]], *, progress: bool = False
 ) -> list[Grade]:
-    """Return the grade of each (trusted gold, untrusted answer), in the same order.
-
-    Equal pairs are graded once. The worker starts when needed and ends with this process.
-    """
+    """Return the grade of each (trusted gold, untrusted answer), in order; equal ones are graded once."""
     asked = {(gold, answer) for gold, answer in pairs if answer is not None}
     grades = {pair: told for pair in asked if (told := _obvious(*pair))}
     left = sorted(asked - grades.keys())

@@ -120,10 +120,8 @@ def score_rows(problems: Sequence[AnsweredProblem], grades: Sequence[Grade]) -> 
 
 def with_judgement(row: ScoreRow, judgement: Judgement) -> ScoreRow:
     """Return the row of a response that the rules reject, with the verifier's judgement."""
-    verdict, accepted = judgement.verdict, judgement.verdict == "accepted"
-    return replace(
-        row, verifier=verdict, verifier_cut=judgement.cut, correct_with_verifier=accepted
-    )
+    told = {"verifier": judgement.verdict, "verifier_cut": judgement.cut}
+    return replace(row, **told, correct_with_verifier=judgement.verdict == "accepted")
 
 
 def score(
@@ -148,11 +146,9 @@ def score(
     if reason := refusal(problems):
         raise RuntimeError(f"{completions}: {reason}")
     if (copied := copies(problems)) > MAX_DUPLICATE_FRACTION:
-        finding = (
-            f"of the responses of {LONG} tokens and more are copies of another to the same problem"
-        )
+        finding = f"{copied:.1%} of the responses of {LONG} tokens and more are copies of another"
         cause = "the policy has collapsed, or the samples were not drawn independently"
-        sys.stderr.write(f"warning: {completions}: {copied:.1%} {finding}: {cause}\n")
+        sys.stderr.write(f"warning: {completions}: {finding} to the same problem: {cause}\n")
     grades = grade_answers(gold_and_answers(problems, reader), progress=True)
     _check_failures(completions, grades)
     scored = score_rows(problems, grades)
@@ -161,16 +157,11 @@ def score(
     if differing := sum(grade.correct != grade.plain for grade in grades):
         finding = f"{differing} of {len(grades)} verdicts differ from math-verify's"
         sys.stderr.write(f"{completions}: {finding}\n")
-    properties = {
-        **identity,
-        "differs_from_math_verify": differing,
-        "engine": engines_of(problems)[0],
-    }
+    properties = {**identity, "engine": engines_of(problems)[0], "provenance": provenance()}
+    properties["differs_from_math_verify"] = differing
     if reward:
         properties["differs_from_reward"] = beside_reward(answered, grades, reward)
-    write_score_file(
-        output, scored, cast("ScoreIdentity", {**properties, "provenance": provenance()})
-    )
+    write_score_file(output, scored, cast("ScoreIdentity", properties))
     return sum(row.correct for row in scored) / len(scored)
 
 
@@ -183,9 +174,7 @@ def beside_reward(
         for problem in problems
         for text in problem.responses
     ]
-    both = Counter(
-        (grade.correct, rewarded) for grade, rewarded in zip(grades, earned, strict=True)
-    )
+    both = Counter(zip((grade.correct for grade in grades), earned, strict=True))
     return {"accepted": both[True, False], "rewarded": both[False, True]}
 
 
@@ -213,14 +202,10 @@ def _judged(
     judge: Judge,
 ) -> list[ScoreRow]:
     """Return the rows with the verifier's verdicts on the responses that the rules reject."""
-    asked = (
-        rows_of(task, problems)
-        if task
-        else [{"question": problem.question} for problem in problems]
-    )
+    asked = [row["question"] for row in rows_of(task, problems)] if task else None
     questions = [
-        Question(shown["question"], problem.gold, text)
-        for shown, problem in zip(asked, problems, strict=True)
+        Question(asked[i] if asked else problem.question, problem.gold, text)
+        for i, problem in enumerate(problems)
         for text in problem.responses
     ]
     wrong = [i for i, row in enumerate(rows) if not row.correct]

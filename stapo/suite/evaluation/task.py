@@ -48,10 +48,7 @@ def load_rows(**metadata: Any) -> "DatasetDict":
 
 
 def benchmark_rows(metadata: Mapping[str, Any]) -> list[Row]:
-    """Return the rows of a benchmark by the metadata of its task: see benchmarks/README.md.
-
-    All of them are checked, also if the task has only the first.
-    """
+    """Return the rows that a task's metadata describe (benchmarks/README.md); all are checked."""
     count, sha256 = metadata["rows"], metadata["sha256"]
     if "hub" in metadata:
         hub, revision, split = (metadata[name] for name in ("hub", "revision", "split"))
@@ -109,10 +106,7 @@ def _local_file(directory: Path, names: list[str]) -> Path | None:
 
 
 def normalise(row: Mapping[str, Any], place: str) -> Row:
-    r"""Return question and answer of a row in any of the known layouts.
-
-    White space at the ends is removed, and a \boxed{} around the answer.
-    """
+    r"""Return question and answer, without a \boxed{} around it, of a row with columns of any known names."""
     question = next((_text(row[name]) for name in QUESTION_COLUMNS if row.get(name)), "")
     answer = next((text for name in ANSWER_COLUMNS if (text := _answer(row, name))), "")
     if not question.strip() or not answer.strip():

@@ -91,10 +91,7 @@ def _prompt(
 
 
 def _ids(tokenizer: Any, template: str, question: Question, response: str) -> list[int]:
-    """Return the ids of a prompt in which only the chat template adds special tokens.
-
-    In a question or response, such a token could end the turn or start another one.
-    """
+    """Return the ids of a prompt; in question or response, a token that could end a turn is text."""
     # All fields are filled in one call, so that braces in a response stay text.
     text = template.format(
         question=question.question, gold_answer=question.gold, llm_response=response

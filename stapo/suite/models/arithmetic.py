@@ -79,10 +79,7 @@ FAMILIES: dict[str, tuple[Callable[[Random], Problem], float]] = {
 
 
 def sloppy_solution(problem: Problem, rng: Random, connecting_word_rate: float) -> str:
-    """Return a worked solution of the supervised data, before single tokens are replaced.
-
-    The rate is the share of the steps, and of the boxes after steps, that follow a connecting word.
-    """
+    """Return a worked solution; the rate is the share of steps and boxes that follow a connecting word."""
     wrong_rate = FAMILIES[problem.family][1]
 
     def slip(value: int) -> int:

@@ -74,10 +74,7 @@ def load_tokenizer(path: Path | str, **settings: Any) -> Any:
 
 
 def end_token_ids(tokenizer: Any, end_tokens: Sequence[str]) -> tuple[int, ...]:
-    """Return the ids that end a response: the tokenizer's end token, and a study's tokens that it knows.
-
-    Training and evaluation use these ids and ignore any others in the checkpoint's configuration.
-    """
+    """Return the ids that end a response, and no others: the tokenizer's, and a study's that it knows."""
     vocabulary = tokenizer.get_vocab()
     ends = {vocabulary[token] for token in end_tokens if token in vocabulary}
     ends |= {tokenizer.eos_token_id} - {None}
@@ -87,10 +84,7 @@ def end_token_ids(tokenizer: Any, end_tokens: Sequence[str]) -> tuple[int, ...]:
 
 
 def set_aside(path: Path | str) -> dict[str, Any]:
-    """Return the fields of a checkpoint's `generation_config.json` that training and evaluation ignore.
-
-    Empty without such a file, or if it is damaged, since nothing else reads it.
-    """
+    """Return the fields of `generation_config.json` that training and evaluation ignore; none if damaged."""
     try:
         fields = read_json(Path(path) / GENERATION)
     except (OSError, DamagedFileError):
@@ -99,10 +93,7 @@ def set_aside(path: Path | str) -> dict[str, Any]:
 
 
 def load_model(path: Path | str, dtype: torch.dtype) -> Any:
-    """Return the weights of a checkpoint, from safetensors, in memory as `dtype`.
-
-    Its generation configuration is that of a model without `generation_config.json`.
-    """
+    """Return the weights of a checkpoint, from safetensors, as `dtype`, without its generation settings."""
     return _local(path, lambda: _from_safetensors(path, dtype))
 
 

@@ -107,10 +107,7 @@ def _others(among: Sequence[str], right: str) -> list[str]:
 
 
 def solution(problem: Chain, rng: Random, connecting_word_rate: float) -> list[tuple[str, str]]:
-    """Return the tokens of a solution of the supervised data, with the mark of each.
-
-    The rate is the share of the operations that follow a common word.
-    """
+    """Return the tokens of a solution with marks; the rate is the share of operations after a common word."""
     tokens: list[tuple[str, str]] = []
 
     def write(token: str, mark: str = SOUND) -> None:

@@ -60,10 +60,7 @@ Grades = dict[tuple[str, str | None], Grade]
 
 
 def training_errors(results: Results) -> Errors:
-    """Yield a line for each training of other settings, and each file that is not the one that it published.
-
-    Of a file that was left out, the checksum in `SHA256SUMS` is compared.
-    """
+    """Yield a line for each training of other settings, and each file that is not the published one."""
     jobs = jobs_of(results.study)
     for run, record in results.runs.items():
         for fault in _setting_faults(results, jobs.job("train", run), run, record):
@@ -355,10 +352,7 @@ def _as_stated(rows: list[ScoreRow]) -> Reader:
 
 
 def counted(stated: ScoreRow, by_rules: ScoreRow, asked: bool) -> ScoreRow:
-    """Return the row by the rules, with the stated verdict of the verifier where it was to be asked.
-
-    It is asked about everything that the rules reject, and nothing else.
-    """
+    """Return the row by the rules, with the verifier's stated verdict on what they reject if it was asked."""
     if not asked or by_rules.correct:
         return by_rules
     opinion = stated.verifier if stated.verifier in OPINIONS else "invalid"
