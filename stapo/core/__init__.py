@@ -7,7 +7,7 @@ Read in this order:
 3. `methods/parts.py`, `methods/__init__.py`: GRPO, 20-Entropy, JustRL, STAPO and others, as data
 4. `minibatch.py`: what an update gets, and its micro-batches
 5. `loss.py`: the loss of a micro-batch, by tables of the whole mini-batch
-6. `update.py`: selection, threshold, divisor and gradient of a mini-batch, however it is cut
+6. `update.py`: `accumulate_gradient`, the exact update of a mini-batch, however it is cut
 7. `ranks.py`, `forward.py`, `head.py`, `shared_prompts.py`: the same on several processes; log-probs
 8. `trainer.py`: TRL's GRPOTrainer with this update; `checkpoints.py`: how it survives a kill
 

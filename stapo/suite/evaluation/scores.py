@@ -120,8 +120,8 @@ def score_rows(problems: Sequence[AnsweredProblem], grades: Sequence[Grade]) -> 
 
 def with_judgement(row: ScoreRow, judgement: Judgement) -> ScoreRow:
     """Return the row of a response that the rules reject, with the verifier's judgement."""
-    told = {"verifier": judgement.verdict, "verifier_cut": judgement.cut}
-    return replace(row, **told, correct_with_verifier=judgement.verdict == "accepted")
+    row = replace(row, verifier=judgement.verdict, verifier_cut=judgement.cut)
+    return replace(row, correct_with_verifier=judgement.verdict == "accepted")
 
 
 def score(
