@@ -37,12 +37,11 @@ def attempt(work: Path, first_step: int, study: dict[str, Any] | None) -> Iterat
     yield
     after = energy_joules()
     used = None if before is None or after is None else after - before
-    everywhere: list[float | None] = gather_object([used])
+    joules: list[Any] = gather_object([used])
     if state.is_main_process:
-        joules = [part for part in everywhere if part is not None]
         record["seconds"] = time.monotonic() - started
         # With one rank without an energy meter, the sum would be too small.
-        record["joules"] = sum(joules) if len(joules) == len(everywhere) else None
+        record["joules"] = None if None in joules else sum(joules)
         append_jsonl(work / ATTEMPTS, record)
 
 

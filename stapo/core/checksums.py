@@ -73,7 +73,7 @@ def sums_of(directory: Path) -> str | None:
 
 
 def require_whole(directory: Path) -> None:
-    """Check a directory of weights against the checksums that it contains."""
+    """Raise a DamagedFileError unless a directory of weights has the checksums that it contains."""
     if name := damaged_file(directory):
         remedy = f"remove {directory} and run snakemake again, which writes it again"
         if directory.parts[:1] != ("results",):

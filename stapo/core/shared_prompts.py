@@ -6,7 +6,6 @@ attention of their own, `SHARED`; every pass without `prompts`, such as generati
 R sequences of the pass, N positions.
 """
 
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -37,8 +36,7 @@ class Prompt(NamedTuple):
     """Positions of each response."""
 
 
-@dataclass(frozen=True)
-class Shared:
+class Shared(NamedTuple):
     """The positions of a pass."""
 
     ids: Tensor

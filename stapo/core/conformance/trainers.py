@@ -122,8 +122,7 @@ def _shell() -> Any:
     )  # fmt: skip
     config = GRPOConfig(
         tempfile.mkdtemp(), per_device_train_batch_size=4, num_generations=4, steps_per_generation=1,
-        use_cpu=True, bf16=False, report_to="none",
-        loss_type="dapo",
+        use_cpu=True, bf16=False, report_to="none", loss_type="dapo",
     )  # fmt: skip
     trainer = GRPOTrainer(
         model=model,
@@ -149,11 +148,7 @@ def _result(loss: float, leaf: Tensor) -> Update:
 
 
 def _ours(batch: MiniBatch, partition: Partition, method: Method) -> Update:
-    """Run the update of this package.
-
-    It forms its own micro-batches: of the partition, only the number of ranks and the size of the largest
-    micro-batch are used.
-    """
+    """Run the update of this package, with the partition's number of ranks and largest micro-batch."""
     tokens = max(len(rows) for rank in partition for rows in rank) * batch.mask.shape[1]
 
     def run(accelerator: RankAccelerator) -> Update:

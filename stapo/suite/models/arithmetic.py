@@ -88,10 +88,9 @@ def sloppy_solution(problem: Problem, rng: Random, connecting_word_rate: float) 
         return max(0, value + rng.choice((-10, -2, -1, 1, 2, 10)))
 
     if rng.random() < GUESS_RATE:
-        right = rng.random() < GUESS_RIGHT_RATE
-        value = (
-            problem.answer if right else max(0, problem.answer + rng.choice((-3, -2, -1, 1, 2, 3)))
-        )
+        value = problem.answer
+        if rng.random() >= GUESS_RIGHT_RATE:
+            value = max(0, value + rng.choice((-3, -2, -1, 1, 2, 3)))
         return f"\\boxed{{{value}}}"
     steps, value = problem.work(slip)
     text = ";".join(f"{_filler(rng, connecting_word_rate)}{step}" for step in steps) + "."

@@ -178,18 +178,12 @@ def _dequantise(folder: Path, path: Path) -> None:
     from gguf import GGUFReader
     from transformers import AutoModelForCausalLM
 
-    held = {
-        tensor.name: prod(map(int, tensor.shape))
-        for tensor in GGUFReader(folder / "model.gguf").tensors
-    }
+    tensors = GGUFReader(folder / "model.gguf").tensors
+    numbers = sum(prod(map(int, held.shape)) for held in tensors if held.name not in UNUSED)
+    settings = {"gguf_file": "model.gguf", "dtype": torch.float32, "trust_remote_code": False}
     read, loading_info = AutoModelForCausalLM.from_pretrained(
-        folder,
-        gguf_file="model.gguf",
-        dtype=torch.float32,
-        trust_remote_code=False,
-        output_loading_info=True,
+        folder, **settings, output_loading_info=True
     )
-    numbers = sum(count for name, count in held.items() if name not in UNUSED)
     missing = [*loading_info["missing_keys"], *loading_info["mismatched_keys"]]
     if missing or numbers != read.num_parameters():
         other = f"{numbers:,} numbers in the file, {read.num_parameters():,} in the model"
@@ -219,20 +213,16 @@ def _tokenizer(folder: Path, metadata: dict[str, Any]) -> Any:
     )
     for name, key in (("bos", "bos"), ("eos", "eos"), ("unk", "unknown"), ("pad", "padding")):
         number = metadata.get(f"tokenizer.ggml.{key}_token_id")
-        setattr(
-            tokenizer,
-            f"{name}_token",
-            None if number is None else tokenizer.convert_ids_to_tokens(number),
-        )
+        token = None if number is None else tokenizer.convert_ids_to_tokens(number)
+        setattr(tokenizer, f"{name}_token", token)
     tokenizer.clean_up_tokenization_spaces = False
     if metadata.get("tokenizer.ggml.model") == "gpt2":
         words = metadata.get("tokenizer.ggml.pre", "default")
         if words not in WORDS:
             message = f"its split of text into words, {plain(str(words))}, is unknown"
             raise StudyError([f"{message}; take the model's safetensors and tokenizer"])
-        parts: list[Any] = [pre_tokenizers.Digits(individual_digits=True)] * (
-            words in SINGLE_DIGITS
-        )
+        digits = pre_tokenizers.Digits(individual_digits=True)
+        parts: list[Any] = [digits] if words in SINGLE_DIGITS else []
         if pattern := WORDS[words]:
             parts.append(pre_tokenizers.Split(Regex(pattern), behavior="isolated"))
         parts.append(pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=not pattern))

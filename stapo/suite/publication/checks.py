@@ -145,10 +145,8 @@ def _file_errors(results: Results) -> Errors:
     for path, stated in named.items():
         if (digest := results.digest_of(path)) != stated:
             yield f"{path}: {'not what its training names' if digest else 'missing, its training names it'}"
-    published = {
-        path for path in results.files.keys() | results.sums if belongs.is_training_output(path)
-    }
-    yield from (f"{path}: no training names it" for path in sorted(published - named.keys()))
+    published = filter(belongs.is_training_output, results.files.keys() | results.sums)
+    yield from (f"{path}: no training names it" for path in sorted({*published} - named.keys()))
     for checkpoint in results.study.checkpoints():
         inside = place_of(results.study, checkpoint)
         if not any(path.startswith(f"{inside}/") and path.endswith(WEIGHTS) for path in named):
@@ -286,10 +284,8 @@ def origin_errors(results: Results) -> Errors:
     for job in jobs.all("score"):
         (path,), (responses,) = job.outputs, job.inputs
         stated = dict(read_identity(results.root / path))
-        expected = {
-            **cell(jobs, job),
-            "responses": results.digest((results.root / responses).resolve()),
-        }
+        digest = results.digest((results.root / responses).resolve())
+        expected = {**cell(jobs, job), "responses": digest}
         engines = engines_of(results.responses(job))
         if engines != [stated.get("engine")] or not engines[0].startswith(package):
             expected["engine"] = f"{package.strip()}, as of the responses: {engines}"

@@ -108,9 +108,8 @@ def write_provenance(study: Study, root: Path = Path()) -> list[Path]:
             )
         known |= named_by(run, record)
         gpus |= {*record["environment"]["gpus"]}
-    provenance, sums = (
-        root / path.format(study=study.name) for path in (paths.PROVENANCE, paths.CHECKSUMS)
-    )
+    named = (path.format(study=study.name) for path in (paths.PROVENANCE, paths.CHECKSUMS))
+    provenance, sums = (root / path for path in named)
     written, made = datetime.now(UTC).isoformat(timespec="seconds"), environment()
     # This machine may have GPUs that no training used.
     made["gpus"] = [gpu for gpu in made["gpus"] if gpu in gpus]
@@ -119,18 +118,14 @@ def write_provenance(study: Study, root: Path = Path()) -> list[Path]:
     for place, path in admit(study, folder, belongs)[0].items():
         if belongs.has(place) and place not in listed:
             listed[place] = file_sha256(path)
-    return [
-        provenance,
-        write(sums, "".join(f"{sha}  {path}\n" for path, sha in sorted(listed.items()))),
-    ]
+    write(sums, "".join(f"{sha}  {path}\n" for path, sha in sorted(listed.items())))
+    return [provenance, sums]
 
 
 def named_by(run: TrainingRun, record: Mapping[str, Any]) -> dict[str, str]:
     """Return the files that the record of a training names, from the study's folder, with their checksums."""
-    published = {f"runs/{run}/{path}": sha for path, sha in record["outputs"].items()}
-    return published | {
-        f"models/{run.size}/base/{path}": sha for path, sha in record["base"].items()
-    }
+    places = {f"runs/{run}": record["outputs"], f"models/{run.size}/base": record["base"]}
+    return {f"{at}/{path}": sha for at, sums in places.items() for path, sha in sums.items()}
 
 
 def read_run(study: Study, root: Path, run: TrainingRun) -> dict[str, Any]:
