@@ -3,7 +3,8 @@
 Snakemake's own lock is a list of files, which must be removed by hand after a kill. The locks here are
 kernel locks (flock), which end with their process, so the profiles turn Snakemake's off. A killed Snakemake
 leaves its jobs running. A second one would write the same files as these jobs, so it waits for them.
-Snakemake counts GPUs but does not assign them to jobs, which lease them here.
+Snakemake counts GPUs but does not assign them to jobs, which lease them here. filelock has no shared kernel
+lock, and none that outlives exec.
 """
 
 import fcntl
@@ -23,8 +24,6 @@ JOBS_LOCK = "work/{study}/jobs.lock"
 VARIABLE = "STAPO_JOBS_LOCK"
 """Environment variable of a study's jobs: the file on which each job holds a shared lock while it runs."""
 SECONDS_BETWEEN_LOOKS = 0.5
-_held: list[int] = []
-"""File descriptors of the locks of this process; exec keeps them."""
 
 
 class BusyError(RuntimeError):
@@ -53,8 +52,7 @@ def work_directory(path: Path, config: Any) -> Iterator[Path]:
             lock.seek(0)
             _say(f"{path}: waiting for another process that makes the same ({lock.read()})")
             fcntl.flock(lock, fcntl.LOCK_EX)
-        lock.truncate(0)
-        print(f"{os.uname().nodename} {os.getpid()}", end="", file=lock, flush=True)
+        _sign(lock.fileno())
         identity = path / "config.json"
         if not identity.exists():
             write_json(identity, config)
@@ -70,47 +68,53 @@ def claim_study(study: str) -> None:
     Raises:
         BusyError: another Snakemake runs this study in this directory.
     """
-    path = Path(STUDY_LOCK.format(study=study))
-    if not _lock(path, fcntl.LOCK_EX):
+    path, jobs = (Path(lock.format(study=study)) for lock in (STUDY_LOCK, JOBS_LOCK))
+    if (lock := _lock(path)) is None:
         raise BusyError(
             f"{path}: another snakemake runs this study ({text_of(path)}); wait for it or stop it"
         )
-    os.ftruncate(_held[-1], 0)
-    os.pwrite(_held[-1], f"{os.uname().nodename} {os.getpid()}".encode(), 0)
-    jobs = Path(JOBS_LOCK.format(study=study))
-    if not _lock(jobs, fcntl.LOCK_EX):
+    _sign(lock)
+    if (lock := _lock(jobs)) is None:
         pids = ", ".join(holders(jobs.stat().st_ino)) or "on another host"
-        _say(
-            f"waiting for jobs of an earlier run (processes: {pids}); if you kill them, they are resumed"
-        )
-        while not _lock(jobs, fcntl.LOCK_EX):
-            time.sleep(SECONDS_BETWEEN_LOOKS)
-    os.close(_held.pop())
+        message = f"waiting for jobs of an earlier run (processes: {pids})"
+        _say(f"{message}; if you kill them, they are resumed")
+        lock = _awaited(jobs, fcntl.LOCK_EX)
+    os.close(lock)
 
 
 def join_jobs() -> None:
-    """Take the shared lock of a study's jobs, if this process is one of them."""
+    """Take the shared lock of a study's jobs, if this process is one of them; exec keeps it."""
     if path := os.environ.get(VARIABLE):
         # Only a starting Snakemake holds it exclusively, for a moment.
-        while not _lock(Path(path), fcntl.LOCK_SH):
-            time.sleep(SECONDS_BETWEEN_LOOKS)
-        os.set_inheritable(_held[-1], True)
+        os.set_inheritable(_awaited(Path(path), fcntl.LOCK_SH), True)
 
 
-def _lock(path: Path, kind: int) -> bool:
+def _lock(path: Path, kind: int = fcntl.LOCK_EX) -> int | None:
+    """Return the descriptor of a locked file, None if another process has it locked."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
     try:
         fcntl.flock(lock, kind | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(lock)
-        return False
+        return None
     except OSError as error:
-        _say(
-            f"{path}: cannot be locked ({error.strerror}); do not run a study twice at the same time here"
-        )
-    _held.append(lock)
-    return True
+        remedy = "do not run a study twice at the same time here"
+        _say(f"{path}: cannot be locked ({error.strerror}); {remedy}")
+    return lock
+
+
+def _awaited(path: Path, kind: int) -> int:
+    """Return the descriptor of a file when it can be locked."""
+    while (lock := _lock(path, kind)) is None:
+        time.sleep(SECONDS_BETWEEN_LOOKS)
+    return lock
+
+
+def _sign(lock: int) -> None:
+    """Write into a locked file who holds it: host and process."""
+    os.ftruncate(lock, 0)
+    os.pwrite(lock, f"{os.uname().nodename} {os.getpid()}".encode(), 0)
 
 
 def holders(inode: int) -> list[str]:
@@ -150,15 +154,8 @@ def _locked(count: int, devices: Sequence[str], directory: Path) -> dict[str, in
     """Lock exactly `count` devices or none: two jobs with half of their devices each would deadlock."""
     held: dict[str, int] = {}
     for device in devices:
-        if len(held) == count:
-            break
         path = directory / f"{device.replace('/', '_')}.lock"
-        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(lock)
-        else:
+        if len(held) < count and (lock := _lock(path)) is not None:
             held[device] = lock
     if len(held) == count:
         return held
