@@ -41,6 +41,12 @@ def off(description: str, **bounds: Any) -> Any:
     return Field(None, exclude_if=lambda value: value is None, description=description, **bounds)
 
 
+def checksum(content: str) -> Any:
+    """Return a checksum that a study may state, with which that of some content is compared."""
+    message = f"Expected SHA-256 of {content}, as printed by `stapo check`; default: any"
+    return Field(None, description=message)
+
+
 def _visible(text: str) -> str:
     if hidden := [character for character in text if visible(character) != character]:
         raise ValueError(f"the character {escape(hidden[0])} is not allowed; remove it")
@@ -56,9 +62,6 @@ def _visible_lines(text: str) -> str:
 def in_list(value: Any) -> Any:
     """Return a single text as a list; other values unchanged."""
     return [value] if isinstance(value, str) else value
-
-
-_HUB_WORD = "[A-Za-z0-9_]([A-Za-z0-9_.-]{0,94}[A-Za-z0-9_])?"
 
 
 def unit(name: str) -> Any:
@@ -81,57 +84,59 @@ Temperature = Annotated[float, Field(ge=0.01, le=100)]
 """Temperature: below 0.01 vLLM samples at 0.01, and tiny values divide by zero in float32."""
 LearningRate = Annotated[float, Field(ge=1e-12, le=1)]
 
-NAME = r"^[A-Za-z0-9][A-Za-z0-9.+-]*$"
-TITLE = r"^\S(.{0,38}\S)?$"
-HUB_ID = f"^{_HUB_WORD}/{_HUB_WORD}$"
-REVISION = r"^([0-9a-f]{40}|main)$"
-SPLIT = r"^[A-Za-z0-9_.+:%\[\]-]{1,100}$"
-SHA256 = r"^[0-9a-f]{64}$"
-GGUF = r"^[^\x00-\x1f]*[^\x00-\x1f/]\.gguf$"
-PACKAGE = r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,98}[A-Za-z0-9])?$"
-VERSION = r"^[0-9][A-Za-z0-9.+!_-]{0,98}$"
-PYTHON_NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
-_WORD = PYTHON_NAME.strip("^$")
-_CODE = rf"[^\x00-\x1f]+\.py:{_WORD}"
-CODE = f"^{_CODE}$"
-IN_WORDS = {
-    NAME: "letters, digits, dots, plus and minus signs, beginning with a letter or digit",
-    TITLE: "1 to 40 characters in one line, without spaces at its ends",
-    HUB_ID: "a repository of the Hub as owner/name; of your own, `path:` is a model, `file:` data",
-    REVISION: "a commit, 40 hex digits, or main",
-    SPLIT: "a split, such as train or train[:50%]",
-    SHA256: "a SHA-256, 64 hex digits",
-    GGUF: "a file with the ending .gguf",
-    PACKAGE: "the name of a package",
-    VERSION: "the version of a package, such as 0.1.2",
-    PYTHON_NAME: "a Python name",
-    CODE: "FILE.py:function",
-}
-"""Descriptions of the patterns, for errors."""
+IN_WORDS: dict[str, str] = {}
+"""Pattern of a text -> what it is, for errors."""
 
-Name = Annotated[str, StringConstraints(pattern=NAME, max_length=120)]
+
+def form(pattern: str, words: str, longest: int | None = None) -> Any:
+    """Return the form of a text, as metadata of its type."""
+    IN_WORDS[pattern] = words
+    return StringConstraints(pattern=pattern, max_length=longest)
+
+
+Visible = AfterValidator(_visible)
+_HUB_WORD = "[A-Za-z0-9_]([A-Za-z0-9_.-]{0,94}[A-Za-z0-9_])?"
+_GGUF = r"^[^\x00-\x1f]*[^\x00-\x1f/]\.gguf$"
+PYTHON_NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
+IN_WORDS[PYTHON_NAME] = "a Python name"
+CODE = r"^[^\x00-\x1f]+\.py:[A-Za-z_][A-Za-z0-9_]*$"
+
+Name = Annotated[
+    str,
+    form(
+        r"^[A-Za-z0-9][A-Za-z0-9.+-]*$",
+        "letters, digits, dots, plus and minus signs, beginning with a letter or digit",
+        120,
+    ),
+]
 """A name that becomes a directory and a wildcard; no underscore, which separates words in rule names.
 
 It is short enough for a file name (255 bytes) with every prefix and suffix."""
-Line = Annotated[str, StringConstraints(min_length=1, max_length=100), AfterValidator(_visible)]
-Title = Annotated[str, StringConstraints(pattern=TITLE), AfterValidator(_visible)]
-HubId = Annotated[str, StringConstraints(pattern=HUB_ID)]
-Revision = Annotated[str, StringConstraints(pattern=REVISION)]
+Names = Annotated[list[Name], Field(min_length=1, max_length=1000)]
+Line = Annotated[str, StringConstraints(min_length=1, max_length=100), Visible]
+TITLE_IN_WORDS = "1 to 40 characters in one line, without spaces at its ends"
+Title = Annotated[str, form(r"^\S(.{0,38}\S)?$", TITLE_IN_WORDS), Visible]
+HUB_IN_WORDS = (
+    "a repository of the Hub as owner/name; of your own, `path:` is a model, `file:` data"
+)
+HubId = Annotated[str, form(f"^{_HUB_WORD}/{_HUB_WORD}$", HUB_IN_WORDS)]
+Revision = Annotated[str, form(r"^([0-9a-f]{40}|main)$", "a commit, 40 hex digits, or main")]
 """A commit; or `main` if it is not known yet, with a warning from `check`."""
-LocalFile = Annotated[
-    str, StringConstraints(min_length=1, max_length=4000), AfterValidator(_visible)
+Split = Annotated[
+    str, form(r"^[A-Za-z0-9_.+:%\[\]-]{1,100}$", "a split, such as train or train[:50%]")
 ]
+LocalFile = Annotated[str, StringConstraints(min_length=1, max_length=4000), Visible]
 """A path; a relative one means the folder of the study file that contains it."""
-GgufFile = Annotated[
-    str, StringConstraints(pattern=GGUF, max_length=4000), AfterValidator(_visible)
-]
+GgufFile = Annotated[str, form(_GGUF, "a file with the ending .gguf", 4000), Visible]
 """A path like `LocalFile`."""
-Package = Annotated[str, StringConstraints(pattern=PACKAGE)]
-Version = Annotated[str, StringConstraints(pattern=VERSION)]
-MemberOfWheel = Annotated[
-    str, StringConstraints(pattern=GGUF, max_length=500), AfterValidator(_visible)
+MemberOfWheel = Annotated[str, StringConstraints(pattern=_GGUF, max_length=500), Visible]
+Package = Annotated[
+    str, form(r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,98}[A-Za-z0-9])?$", "the name of a package")
 ]
-Code = Annotated[str, StringConstraints(pattern=CODE, max_length=4000), AfterValidator(_visible)]
+Version = Annotated[
+    str, form(r"^[0-9][A-Za-z0-9.+!_-]{0,98}$", "the version of a package, such as 0.1.2")
+]
+Code = Annotated[str, form(CODE, "FILE.py:function", 4000), Visible]
 """A function of a study's own; a relative path means the folder of the study file that contains it."""
 
 
@@ -153,7 +158,7 @@ Value = Annotated[
     Field(union_mode="left_to_right"),
 ]
 """A number or a text."""
-Sha256 = Annotated[str, StringConstraints(pattern=SHA256)]
+Sha256 = Annotated[str, form(r"^[0-9a-f]{64}$", "a SHA-256, 64 hex digits")]
 EndTokens = Annotated[
     list[Line],
     Field(

@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from math import isfinite
 from pathlib import Path
 from types import FrameType, ModuleType
@@ -62,11 +62,7 @@ class RowsFile:
     sha256: str
 
     def read(self) -> list[Row]:
-        """Return the rows.
-
-        Raises:
-            StudyError: the file is missing, or has changed since the study was read.
-        """
+        """Return the rows."""
         rows = read_rows(self.path)
         if rows_checksum(rows) != self.sha256:
             message = "its rows changed since the study was read; run snakemake again"
@@ -84,9 +80,6 @@ def read_rows(path: Path, is_unique: bool = False, columns: tuple[str, ...] = CO
     """Return the rows of JSON lines, without white space at the ends of texts.
 
     A repeated question, where each must be unique, is a fault: both would get the same responses.
-
-    Raises:
-        StudyError: one line for each fault, with its line.
     """
     rows: list[Row] = []
     first: dict[str, int] = {}
@@ -173,25 +166,15 @@ def module_path(reference: str) -> Path:
 
 
 def sha256_of(path: Path) -> str:
-    """Return the SHA-256 of a file with code; it covers that one file, not what it imports.
-
-    Raises:
-        StudyError: it cannot be read.
-    """
+    """Return the SHA-256 of a file with code; it covers that one file, not what it imports."""
     return hashlib.sha256(read_file(path)).hexdigest()
 
 
 def selection_arguments(reference: str, given: Arguments) -> Arguments:
-    """Return the given settings of a token selection, and the defaults of others by its source.
-
-    Raises:
-        StudyError: no such function or setting, or a default that is neither a finite number nor a text.
-    """
+    """Return the given settings of a token selection, and the defaults of others by its source."""
     function, name = function_name(reference), shown_path(module_path(reference))
-    tree = _parsed(module_path(reference))
-    functions = [
-        node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == function
-    ]
+    nodes = _parsed(module_path(reference)).body
+    functions = [n for n in nodes if isinstance(n, ast.FunctionDef) and n.name == function]
     if not functions:
         raise StudyError([f"{name}: no function {function} at its top level"])
     taken = functions[-1].args
@@ -200,26 +183,19 @@ def selection_arguments(reference: str, given: Arguments) -> Arguments:
     written = [*taken.defaults, *taken.kw_defaults]
     literals = dict(zip(names[::-1], map(_literal, written[::-1]), strict=False))
     defaults = {key: literals.get(key) for key in names[TABLES:] if key != SEED}
+    usable = {key: value for key, value in defaults.items() if value is not None}
     message = "needs a default that is a finite number or a text"
-    errors = [
-        f"{name}: argument {key} of {function} {message}"
-        for key, value in defaults.items()
-        if value is None
-    ]
+    errors = [f"{name}: argument {k} of {function} {message}" for k in defaults if k not in usable]
     takes = f"has no such argument; it takes {', '.join(defaults) or 'none'}"
-    unknown = (key for key in given if key not in defaults)
+    unknown = [key for key in given if key not in defaults]
     errors += [f"selection_args.{key}: {named(reference)} {takes}" for key in unknown]
     if errors:
         raise StudyError(errors)
-    return {**{key: value for key, value in defaults.items() if value is not None}, **given}
+    return {**usable, **given}
 
 
 def require_name(reference: str) -> None:
-    """Check that the file of a reference is Python, and defines or imports what it names at its top level.
-
-    Raises:
-        StudyError: it does not.
-    """
+    """Check that the file of a reference is Python, and defines or imports what it names at its top level."""
     path, name = module_path(reference), function_name(reference)
     names: set[str] = set()
     nodes = list[ast.AST]([_parsed(path)])
@@ -238,11 +214,7 @@ def require_name(reference: str) -> None:
 
 
 def _parsed(path: Path) -> ast.Module:
-    """Return the syntax tree of a file with code.
-
-    Raises:
-        StudyError: it cannot be read, or is not Python.
-    """
+    """Return the syntax tree of a file with code."""
     content = read_file(path)
     try:
         return ast.parse(content)
@@ -265,11 +237,7 @@ def _literal(default: ast.expr | None) -> float | str | None:
 
 
 def load(reference: str, sha256: str) -> Callable[..., Any]:
-    """Return the function of a reference; its module is executed.
-
-    Raises:
-        StudyError: it is missing, it raises an error, or its file has another checksum.
-    """
+    """Return the function of a reference; its module is executed."""
     path = module_path(reference)
     content = read_file(path)
     if hashlib.sha256(content).hexdigest() != sha256:
@@ -326,34 +294,31 @@ def _limited(name: str) -> Iterator[None]:
 @contextmanager
 def _unchanged() -> Iterator[None]:
     """Put back what a function may change for all: random states, working directory, torch's defaults."""
-    numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
-    folder, state = Path.cwd(), random.getstate()
-    numpy_state = numpy.random.get_state() if numpy else None
-    if torch:
-        torch_state, cuda_states = torch.get_rng_state(), None
+    restored: list[Callable[[], object]] = [
+        partial(os.chdir, Path.cwd()),
+        partial(random.setstate, random.getstate()),
+    ]
+    if numpy := sys.modules.get("numpy"):
+        restored.append(partial(numpy.random.set_state, numpy.random.get_state()))
+    if torch := sys.modules.get("torch"):
+        restored += [
+            partial(torch.set_rng_state, torch.get_rng_state()),
+            partial(torch.set_default_dtype, torch.get_default_dtype()),
+            partial(torch.set_grad_enabled, torch.is_grad_enabled()),
+        ]
         if torch.cuda.is_initialized():
-            cuda_states = torch.cuda.get_rng_state_all()
-        dtype, has_gradient, threads = (
-            torch.get_default_dtype(), torch.is_grad_enabled(), torch.get_num_threads()
-        )  # fmt: skip
-        device = torch.get_default_device()
+            states = torch.cuda.get_rng_state_all()
+            restored.append(partial(torch.cuda.set_rng_state_all, states))
+        device, threads = torch.get_default_device(), torch.get_num_threads()
     try:
         yield
     finally:
-        os.chdir(folder)
-        random.setstate(state)
-        if numpy:
-            numpy.random.set_state(numpy_state)
-        if torch:
-            torch.set_rng_state(torch_state)
-            if cuda_states is not None:
-                torch.cuda.set_rng_state_all(cuda_states)
-            if torch.get_default_device() != device:
-                torch.set_default_device(device)
-            torch.set_default_dtype(dtype)
-            torch.set_grad_enabled(has_gradient)
-            if threads != torch.get_num_threads():
-                torch.set_num_threads(threads)
+        for restore in restored:
+            restore()
+        if torch and torch.get_default_device() != device:
+            torch.set_default_device(device)
+        if torch and torch.get_num_threads() != threads:
+            torch.set_num_threads(threads)
 
 
 @contextmanager
@@ -395,11 +360,7 @@ def model_checksum(folder: Path) -> str:
 
 
 def gguf_checksum(path: Path) -> str:
-    """Return the SHA-256 of a GGUF file, which may be too large to read into memory.
-
-    Raises:
-        StudyError: it is no GGUF file, or cannot be read.
-    """
+    """Return the SHA-256 of a GGUF file, which may be too large to read into memory."""
     try:
         if not path.is_file():
             raise OSError("no such file")
@@ -420,20 +381,21 @@ def model_faults(folder: Path) -> list[str]:
         settings = read_json(folder / "config.json")
     except (OSError, DamagedFileError):
         return [f"{name}: no readable config.json; expected a model in the format of the Hub"]
-    faults = []
-    if settings.get("auto_map"):
-        message = "needs its own Python code, which is never run here"
-        faults.append(
-            f"{name}: {message}; choose a model whose architecture is part of Transformers"
-        )
-    if settings.get("quantization_config"):
-        message = "quantised weights cannot be trained; choose the model that they were made of"
-        faults.append(f"{name}: {message}")
-    if isinstance(layers := settings.get("num_hidden_layers"), int) and layers > MOST_LAYERS:
-        message = f"{layers:,} layers, more than {MOST_LAYERS:,}; correct num_hidden_layers"
-        faults.append(f"{name}: {message} in config.json")
-    if not any((folder / file).is_file() for file in TOKENIZER):
-        faults.append(f"{name}: no tokenizer ({TOKENIZER[0]}); save one into the folder")
-    if not any(folder.glob("*.safetensors")):
-        faults.append(f"{name}: no weights; save them as safetensors, pickled ones could run code")
-    return faults
+    layers = settings.get("num_hidden_layers")
+    layers = layers if isinstance(layers, int) else 0
+    has_tokenizer = any((folder / file).is_file() for file in TOKENIZER)
+    faults = {
+        "needs its own Python code, which is never run here; choose a model whose architecture is part of "
+        "Transformers": settings.get("auto_map"),
+        "quantised weights cannot be trained; choose the model that they were made of": (
+            settings.get("quantization_config")
+        ),
+        f"{layers:,} layers, more than {MOST_LAYERS:,}; correct num_hidden_layers in config.json": (
+            layers > MOST_LAYERS
+        ),
+        f"no tokenizer ({TOKENIZER[0]}); save one into the folder": not has_tokenizer,
+        "no weights; save them as safetensors, pickled ones could run code": not any(
+            folder.glob("*.safetensors")
+        ),
+    }
+    return [f"{name}: {fault}" for fault, is_found in faults.items() if is_found]

@@ -2,7 +2,7 @@
 
 import errno
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
@@ -24,9 +24,9 @@ MOST_CHARACTERS = 100_000
 """Of a study file; the reader needs seconds for them."""
 MAX_SHOWN = 60
 """Maximum characters of a value in an error message."""
-MAPPING = "expected a mapping of names to values"
-KINDS = dict.fromkeys(("model_type", "model_attributes_type", "dict_type"), MAPPING)
-KINDS["string_type"] = "expected text; put it in quotes"
+KINDS = dict.fromkeys(
+    ("model_type", "model_attributes_type", "dict_type"), "expected a mapping of names to values"
+) | {"string_type": "expected text; put it in quotes"}
 """Kind of an error of pydantic -> what is said of it."""
 
 READER = YAML(typ="safe", pure=True)
@@ -57,16 +57,15 @@ class Document:
     lines: dict[str, str] = field(default_factory=dict)
     """Place of every key and item, joined by dots -> `file:line`."""
 
-    def errors(self, problems: Iterable[Problem]) -> list[str]:
-        """Return one line for each problem: its place, what is wrong, and the line in a file if known."""
+    def error(self, *problems: Problem) -> StudyError:
+        """Return an error with a line for each problem: its place, what is wrong, and where in a file."""
         errors = []
         for at, message in problems:
             place, parent = (".".join(map(str, path)) for path in (at, at[:-1]))
             line = self.lines.get(place) or self.lines.get(parent)
-            end = f" ({line})" if line else ""
-            start = f"{place}: " if place else ""
+            start, end = f"{place}: " if place else "", f" ({line})" if line else ""
             errors.append(start + shorten(message, MAX_LINE - 2 - len(start + end)) + end)
-        return errors
+        return StudyError(errors)
 
 
 def shown_path(path: Path) -> str:
@@ -76,11 +75,7 @@ def shown_path(path: Path) -> str:
 
 
 def read_file(path: Path) -> bytes:
-    """Return the content of a regular file; a device or a pipe may have no end.
-
-    Raises:
-        StudyError: it cannot be read.
-    """
+    """Return the content of a regular file; a device or a pipe may have no end."""
     try:
         if path.exists() and not path.is_file():
             raise OSError(errno.EINVAL, "not a regular file")
@@ -102,11 +97,7 @@ def read_text(path: Path) -> str:
 
 
 def load_yaml(path: Path) -> Document:
-    """Return the mapping of a YAML 1.2 file.
-
-    Raises:
-        StudyError: the file is missing, not YAML, not a mapping, or has aliases.
-    """
+    """Return the mapping of a YAML 1.2 file."""
     name, text = shown_path(path), read_text(path)
     if len(text) > MOST_CHARACTERS:
         message = f"longer than {MOST_CHARACTERS:,} characters; write several studies"
@@ -129,12 +120,7 @@ def load_yaml(path: Path) -> Document:
 
 
 def _lines(node: Node, name: str, place: str, seen: set[Node]) -> Iterator[tuple[str, str]]:
-    """Yield place and `file:line` of all keys and items below a node.
-
-    Raises:
-        StudyError: there is an alias, which may contain itself, or a value that is not what its form or tag
-            promises, such as 2026-13-45.
-    """
+    """Yield place and `file:line` of all keys and items below a node."""
     pairs = []
     if isinstance(node, MappingNode):
         pairs = [(key.value, key, inner) for key, inner in node.value]

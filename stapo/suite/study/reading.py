@@ -63,6 +63,8 @@ CODE: tuple[Place, ...] = (
     ("benchmarks", "*", "answer"),
 )
 """Settings that name a function in a file, `*` for any name."""
+Reader = Callable[[Mapping[str, Any]], dict[str, Any]]
+"""Returns what the file that a section names gives."""
 RESOLVED = "work/{study}/studies/{fingerprint}.json"
 VARIABLE = "STAPO_STUDY"
 """Set for the jobs of a study: the file that they read it from."""
@@ -99,9 +101,6 @@ def read_study(*paths: Path, changes: Mapping[str, Any] | None = None) -> Study:
     """Return the study of a file, merged over what it extends and over the catalogue.
 
     Each file is merged over those before it, and the changes over all of them, as Snakemake's --config.
-
-    Raises:
-        StudyError: with every error, one line each, with place and line.
     """
     given = dict(changes or {})
     config = Document(given, dict.fromkeys(_places(given), "--config"))
@@ -110,11 +109,7 @@ def read_study(*paths: Path, changes: Mapping[str, Any] | None = None) -> Study:
 
 
 def parse_study(raw: Mapping[str, Any]) -> Study:
-    """Return a study, merged over what it extends and over the catalogue; its files are not read.
-
-    Raises:
-        StudyError: with every error, one line each, that begins with the place in the study.
-    """
+    """Return a study, merged over what it extends and over the catalogue; its files are not read."""
     if not isinstance(raw, Mapping):
         raise StudyError(["expected a mapping with name, training, run, ..."])
     return _study(_extended(Document(dict(raw)), False), is_read=False)
@@ -188,61 +183,49 @@ def _extended(document: Document, is_read: bool) -> Document:
     """Return a study merged over the one that it extends, and so on, down to the catalogue.
 
     A name means a study of `workflows/studies`; with `is_read`, an absolute path any other file.
-
-    Raises:
-        StudyError: no such study, or one that extends itself.
     """
     if "extends" in document.content and "name" not in document.content:
         # Its results would be written among those of the study that it extends.
         message = "name missing; a study that extends another has one of its own"
-        raise StudyError(document.errors([(("extends",), message)]))
+        raise document.error((("extends",), message))
     chain, seen = [document], list[Path]()
     while "extends" in chain[-1].content:
-        name = chain[-1].content["extends"]
-        path = Path(name) if is_read and isinstance(name, str) and os.path.isabs(name) else None
+        name, path = chain[-1].content["extends"], None
         if isinstance(name, str):
-            path = shipped(name) or path
+            path = shipped(name) or (Path(name) if is_read and os.path.isabs(name) else None)
         if path is None or not path.is_file() or path in seen:
             message = f"no such study: neither beside this file nor in {shown_path(STUDIES)}"
             message = "extends itself; choose another" if path in seen else message
-            problem = (("extends",), f"{shown(name)}: {message}")
-            raise StudyError(chain[-1].errors([problem]))
+            raise chain[-1].error((("extends",), f"{shown(name)}: {message}"))
         seen.append(path)
         chain.append(_loaded(path))
-    if (name := document.content.get("name")) in [
-        parent.content.get("name") for parent in chain[1:]
-    ]:
-        message = (
-            f"{shown(name)}: the study that it extends has this name, and results; choose another"
-        )
-        raise StudyError(document.errors([(("name",), message)]))
+    name = document.content.get("name")
+    if name in [parent.content.get("name") for parent in chain[1:]]:
+        message = "the study that it extends has this name, and results; choose another"
+        raise document.error((("name",), f"{shown(name)}: {message}"))
     merged = reduce(_over, reversed(chain), load_yaml(CATALOGUE))
     merged.content.pop("extends", None)
     return merged
 
 
 def _study(document: Document, is_read: bool) -> Study:
-    """Return the study of a merged document.
-
-    Raises:
-        StudyError: all errors of single settings; without any, all between them and in files.
-    """
+    """Return the study of a merged document."""
     raw = document.content
     if isinstance(raw.get("run"), dict) and raw["run"].get("methods") == []:
         raw = {**merge(NOTHING_TRAINED, raw), "compare": None}
     try:
         study = Study.model_validate(raw)
     except ValidationError as error:
-        raise StudyError(document.errors(field_problems(error, raw))) from error
+        raise document.error(*field_problems(error, raw)) from error
     if is_read:
-        for line in document.errors([*_former_names(raw)]):
+        for line in document.error(*_former_names(raw)).errors:
             sys.stderr.write(f"warning: {line}\n")
     content = resolved_content(study)
     problems = [*cross_problems(study), *_problems_of_files(study, content, is_read)]
     if is_read and not problems:
         problems = [*gold_problems(study)]
     if problems:
-        raise StudyError(document.errors(problems))
+        raise document.error(*problems)
     return Study.model_validate(content)
 
 
@@ -299,14 +282,9 @@ def _model(section: Mapping[str, Any]) -> dict[str, Any]:
     return {"sha256": model_checksum(folder)}
 
 
-def _gguf(section: Mapping[str, Any]) -> dict[str, Any]:
-    return {"sha256": gguf_checksum(Path(section["gguf"]))}
-
-
 def _solutions(section: Mapping[str, Any]) -> dict[str, Any]:
-    path = Path(section["file"])
-    read_rows(path, columns=SOLUTION_COLUMNS)
-    return {"sha256": sha256_of(path)}
+    read_rows(Path(section["file"]), columns=SOLUTION_COLUMNS)
+    return {"sha256": sha256_of(Path(section["file"]))}
 
 
 def _selection(section: Mapping[str, Any]) -> dict[str, Any]:
@@ -316,7 +294,7 @@ def _selection(section: Mapping[str, Any]) -> dict[str, Any]:
     return {"selection_args": taken, "selection_sha256": sha256_of(module_path(reference))}
 
 
-def _code(key: str) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
+def _code(key: str) -> Reader:
     """Return what gives the checksum of the file of a function."""
 
     def read(section: Mapping[str, Any]) -> dict[str, Any]:
@@ -326,11 +304,14 @@ def _code(key: str) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
     return read
 
 
-NAMED: dict[Place, tuple[tuple[str, ...], Callable[[Mapping[str, Any]], dict[str, Any]]]] = {
+NAMED: dict[Place, tuple[tuple[str, ...], Reader]] = {
     ("benchmarks", "*", "file"): (("rows", "sha256"), _rows),
     ("data", "file"): (("rows", "sha256"), _rows),
     ("models", "*", "path"): (("sha256",), _model),
-    ("models", "*", "gguf"): (("sha256",), _gguf),
+    ("models", "*", "gguf"): (
+        ("sha256",),
+        lambda section: {"sha256": gguf_checksum(Path(section["gguf"]))},
+    ),
     ("models", "*", "supervised", "file"): (("sha256",), _solutions),
     ("methods", "*", "selection"): (("selection_sha256",), _selection),
     ("training", "reward"): (("reward_sha256",), _code("reward")),
@@ -379,11 +360,7 @@ def write_resolved(study: Study) -> None:
 
 
 def read_resolved(path: Path) -> Study:
-    """Return the study of a resolved file.
-
-    Raises:
-        StudyError: it is missing, or damaged.
-    """
+    """Return the study of a resolved file."""
     if not path.exists():
         remedy = "Snakemake writes it when a run starts; give the study file instead"
         raise StudyError([f"{path}: no such file; {remedy}"])

@@ -15,6 +15,7 @@ from stapo.suite.study.fields import (
     LearningRate,
     LocalFile,
     Name,
+    Names,
     OpenUnit,
     Prompts,
     Reader,
@@ -25,6 +26,7 @@ from stapo.suite.study.fields import (
     Strict,
     Temperature,
     Tokens,
+    checksum,
     in_list,
     off,
     unit,
@@ -80,9 +82,7 @@ class TrainingSettings(Strict):
         description="What the answer of a response is: boxed (last box, compared as a string), last_number, "
         "{after: TEXT}; or FILE.py:function, a reward of your own",
     )
-    reward_sha256: Sha256 | None = Field(
-        None, description="Expected SHA-256 of its file, as printed by `stapo check`; default: any"
-    )
+    reward_sha256: Sha256 | None = checksum("its file")
     overlong_buffer_tokens: Buffer = None
     token_records_mb: Annotated[int, unit("MB")] = Field(
         50,
@@ -201,9 +201,7 @@ class Curve(Strict):
     """Points of the accuracy curve between the checkpoints that are evaluated on all benchmarks."""
 
     every: Steps = Field(description="Optimiser steps between weights that are kept for the curve")
-    benchmarks: list[Name] = Field(
-        min_length=1, max_length=1000, description="Benchmarks on which these weights are evaluated"
-    )
+    benchmarks: Names = Field(description="Benchmarks on which these weights are evaluated")
     decoding: Name = Field(description="Decoding with which these weights are evaluated")
 
 
@@ -235,14 +233,9 @@ class Compare(Strict):
     """Targets and baselines of the comparisons in the tables."""
 
     target: (
-        Annotated[
-            list[Name],
-            Field(min_length=1, max_length=1000),
-            BeforeValidator(in_list, json_schema_input_type=Name | list[Name]),
-        ]
-        | None
+        Annotated[Names, BeforeValidator(in_list, json_schema_input_type=Name | list[Name])] | None
     ) = Field(None, description="Method or methods of run.methods; default: stapo and stapo-v2")
-    baselines: Annotated[list[Name], Field(min_length=1, max_length=1000)] | None = Field(
+    baselines: Names | None = Field(
         None, description="Methods of run.methods; default: grpo, 20-entropy and justrl"
     )
     endpoint: Endpoint | None = Field(
@@ -254,19 +247,13 @@ class Compare(Strict):
 class Run(Strict):
     """Sizes, methods, seeds, decodings and benchmarks that are run."""
 
-    sizes: list[Name] = Field(
-        min_length=1, max_length=1000, description="Names of base models in `models`"
-    )
+    sizes: Names = Field(description="Names of base models in `models`")
     methods: list[Name] = Field(
         max_length=1000, description="Methods, or variants in `methods`; none: base models alone"
     )
     seeds: list[Seed] = Field(min_length=1, max_length=1000, description="Training seeds")
-    decodings: list[Name] = Field(
-        min_length=1, max_length=1000, description="Names of decodings in `decodings`"
-    )
-    benchmarks: list[Name] = Field(
-        min_length=1, max_length=1000, description="Benchmarks in the tables, from `benchmarks`"
-    )
+    decodings: Names = Field(description="Names of decodings in `decodings`")
+    benchmarks: Names = Field(description="Benchmarks in the tables, from `benchmarks`")
 
 
 Control = Literal[

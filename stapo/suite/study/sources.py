@@ -3,10 +3,9 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Discriminator, Field, StringConstraints, Tag
+from pydantic import Discriminator, Field, Tag
 
 from stapo.suite.study.fields import (
-    SPLIT,
     GgufFile,
     HubId,
     LearningRate,
@@ -18,10 +17,12 @@ from stapo.suite.study.fields import (
     Rows,
     Seed,
     Sha256,
+    Split,
     Steps,
     Strict,
     Tokens,
     Version,
+    checksum,
     off,
     unit,
 )
@@ -41,9 +42,7 @@ class Supervised(Strict):
         description="JSON lines with question, as the model is to be asked, and solution; a relative path "
         "means the study's folder"
     )
-    sha256: Sha256 | None = Field(
-        None, description="Expected SHA-256 of the file, as printed by `stapo check`; default: any"
-    )
+    sha256: Sha256 | None = checksum("the file")
     steps: Steps = Field(description="Updates")
     batch: Annotated[Rows, unit("solutions")] = Field(32, description="Solutions of one update")
     learning_rate: LearningRate = Field(
@@ -69,18 +68,14 @@ class FolderModel(Pretrained):
     """A model in a folder, in the Hub's format: safetensors, config.json, tokenizer; no code."""
 
     path: LocalFile = Field(description="Folder; a relative path means the study's folder")
-    sha256: Sha256 | None = Field(
-        None, description="Expected SHA-256 of the files, as printed by `stapo check`; default: any"
-    )
+    sha256: Sha256 | None = checksum("the files")
 
 
 class GgufModel(Pretrained):
     """A model in a GGUF file, whose weights are dequantised once into safetensors."""
 
     gguf: GgufFile = Field(description="GGUF file; a relative path means the study's folder")
-    sha256: Sha256 | None = Field(
-        None, description="Expected SHA-256 of the file, as printed by `stapo check`; default: any"
-    )
+    sha256: Sha256 | None = checksum("the file")
 
 
 class WheelModel(Pretrained):
@@ -109,9 +104,7 @@ class TinyModel(Strict):
     learning_rate: ClassVar[float] = 3.0e-3
     """Learning rate of the first update; it falls linearly to 5 %."""
     builder: TinyWorld
-    seed: Annotated[int, Field(ge=0, le=2**31 - 1)] = Field(
-        0, description="Seed of initial weights and worked solutions"
-    )
+    seed: Seed = Field(0, description="Seed of initial weights and worked solutions")
     hidden_size: Annotated[int, Field(ge=1, le=4096)] = Field(96, description="Width")
     intermediate_size: Annotated[int, Field(ge=1, le=16384)] = Field(
         320, description="Width between the two matrices of an MLP"
@@ -134,9 +127,7 @@ class HubData(Strict):
     hub: HubId = Field(description="Repository id, such as BytedTsinghua-SIA/DAPO-Math-17k")
     revision: Revision = Field(description="Commit of the repository, 40 hex digits, or main")
     subset: Name | None = off("Subset of the data set, such as main; default: its only one")
-    split: Annotated[str, StringConstraints(pattern=SPLIT)] = Field(
-        "train", description="Split of the data set"
-    )
+    split: Split = Field("train", description="Split of the data set")
     wrapper: Literal["strip", "keep"] = Field(
         "strip", description="Text of DAPO-Math-17k around every question: removed, or kept"
     )
@@ -167,9 +158,7 @@ class FileData(Strict):
     rows: Annotated[Rows, unit("rows")] | None = Field(
         None, description="Expected number of rows; default: any"
     )
-    sha256: Sha256 | None = Field(
-        None, description="Expected SHA-256 of the rows, as printed by `stapo check`; default: any"
-    )
+    sha256: Sha256 | None = checksum("the rows")
 
 
 def _kind(value: Any, kinds: tuple[str, ...]) -> str:

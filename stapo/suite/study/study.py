@@ -68,10 +68,9 @@ class Checkpoint:
         Raises:
             ValueError: it is the name of none.
         """
-        match = NAME.fullmatch(name)
-        if match:
+        if match := NAME.fullmatch(name):
             size, method, seed, step = match.groups()
-            numbers = [None if digits is None else int(digits) for digits in (seed, step)]
+            numbers = (int(digits) if digits else None for digits in (seed, step))
             checkpoint = cls(size, method, *numbers)
             if str(checkpoint) == name:  # No leading zeros.
                 return checkpoint
