@@ -2,13 +2,12 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from difflib import get_close_matches
 from functools import partial
 from typing import Any
 
 from stapo.core.methods import ARGUMENTS, METHODS, PART_ARGUMENTS, PARTS
 from stapo.suite.answers import is_built_in
-from stapo.suite.study.loader import Place, Problem
+from stapo.suite.study.loader import Place, Problem, did_you_mean
 from stapo.suite.study.method_settings import CLIPS
 from stapo.suite.study.schema import BenchmarkSettings, TrainingSettings
 from stapo.suite.study.study import BASE_TITLE, Study
@@ -44,10 +43,8 @@ def _unknown(
         if name in seen:
             yield place, f"{name!r} is listed twice; remove one"
         elif str(name) not in choices:
-            like = "".join(
-                f"did you mean {choice}? " for choice in get_close_matches(str(name), choices, 1)
-            )
-            yield place, f"unknown name {name!r}; {like}known{where}: {', '.join(choices)}"
+            message = f"unknown name {name!r}; {did_you_mean(str(name), choices)}known{where}"
+            yield place, f"{message}: {', '.join(choices)}"
         seen.add(name)
 
 
@@ -71,10 +68,8 @@ def _names(study: Study) -> Iterator[Problem]:
                 message = "are equal where . + and - are _ and case is ignored; rename one"
                 yield ("run", section), f"{other!r} and {name!r} {message}"
     if study.name.lower().endswith(".md"):
-        yield (
-            ("name",),
-            "ends with .md, as a file beside the folders of results does; choose another",
-        )
+        message = "ends with .md, as a file beside the folders of results does; choose another"
+        yield ("name",), message
     for section, reserved in RESERVED.items():
         for name in getattr(study, section):
             if name.lower() in reserved:
@@ -92,10 +87,8 @@ def _benchmarks(study: Study) -> Iterator[Problem]:
     for name, given in study.benchmarks.items():
         place = ("benchmarks", name)
         if given.answer_sha256 and (given.answer is None or is_built_in(given.answer)):
-            yield (
-                (*place, "answer_sha256"),
-                "only beside an `answer` in a file of your own; remove it",
-            )
+            message = "only beside an `answer` in a file of your own; remove it"
+            yield (*place, "answer_sha256"), message
         if given.file:
             if name in tasks:
                 yield place, "is also a benchmark of benchmarks/; choose another name"
@@ -184,9 +177,8 @@ def _foreign(study: Study, name: str, key: str) -> str | None:
         if any(settings.selection is not None for settings in line):
             return "its selection is your own; set its arguments under selection_args"
         takes = [*METHODS[study.origin_of(name)].spec.arguments]
-        message = (
-            f"the selection of {name} has no such setting; it takes {', '.join(takes) or 'none'}"
-        )
+        message = f"the selection of {name} has no such setting; it takes"
+        message += f" {', '.join(takes) or 'none'}"
     elif key in PART_ARGUMENTS:
         takes = [key for kind in PARTS for key in method.part(kind).arguments]
         message = f"none of its parts takes it; they take {', '.join(takes) or 'nothing'}"
@@ -239,18 +231,13 @@ def _others(study: Study) -> Iterator[Problem]:
         method = study.method(section.method) if _is_sound(study, section.method) else None
         if not method or not method.spec.silences_candidates or method.kl_coefficient > 0:
             message = "is unknown, silences no candidates, or has a KL term"
-            known = [*usable, *study.methods]
-            yield (
-                ("interventions", "method"),
-                f"{section.method} {message}; choose from {', '.join(known)}",
-            )
+            message += f"; choose from {', '.join([*usable, *study.methods])}"
+            yield ("interventions", "method"), f"{section.method} {message}"
     yield from _unknown(("interventions", "methods"), section.methods, [*METHODS, *study.methods])
     for name in section.methods:
         if _is_sound(study, name) and study.method(name).kl_coefficient > 0:
-            message = (
-                f"{name} has a KL term, for which interventions have no reference; leave it out"
-            )
-            yield ("interventions", "methods"), message
+            message = "has a KL term, for which interventions have no reference; leave it out"
+            yield ("interventions", "methods"), f"{name} {message}"
     run, steps = study.run, len(study.kept_steps()) + 1
     checkpoints = len(run.sizes) * (1 + len(run.methods) * len(run.seeds) * steps)
     cells = checkpoints * len(run.decodings) * len(run.benchmarks)

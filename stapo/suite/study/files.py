@@ -132,9 +132,8 @@ def _row(line: str, columns: tuple[str, ...]) -> Row:
         raise ValueError("expected an object with columns")
     for key in columns:
         if isinstance(cell := record.get(key), float) and isfinite(cell):
-            raise ValueError(
-                f"column {key!r}: a whole number with a point ({cell}); write {int(cell)}"
-            )
+            detail = f"a whole number with a point ({cell}); write {int(cell)}"
+            raise ValueError(f"column {key!r}: {detail}")
         if isinstance(cell, str) and not cell.strip():
             raise ValueError(f"column {key!r}: empty; fill it in, or remove the line")
         if not isinstance(cell, str):
@@ -272,10 +271,8 @@ def _limited(name: str) -> Iterator[None]:
         nonlocal times
         times += 1
         if times > MOST_INTERRUPTS:
-            os.write(
-                2,
-                f"\nstapo: {name}: not done after {OWN_SECONDS:g} s; fix the function\n".encode(),
-            )
+            message = f"not done after {OWN_SECONDS:g} s; fix the function"
+            os.write(2, f"\nstapo: {name}: {message}\n".encode())
             os._exit(1)
         raise Overdue
 

@@ -2,7 +2,7 @@
 
 import errno
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
@@ -154,30 +154,33 @@ def field_problems(error: ValidationError, raw: Any) -> Iterator[Problem]:
         if details["type"] == "missing":
             place, description = (*place, details["loc"][-1]), "missing; add it"
         elif details["type"] == "extra_forbidden":
-            description = (
-                f"unknown key; {_did_you_mean(str(place[-1]))}remove it or correct its spelling"
-            )
+            like = did_you_mean(str(place[-1]), _settings())
+            description = f"unknown key; {like}remove it or correct its spelling"
         else:
             words = IN_WORDS.get(str(details.get("ctx", {}).get("pattern")))
             if details["type"] == "too_long":
                 details["msg"] = f"more than {details['ctx']['max_length']}; write several studies"
             message = f"expected {words}" if words else KINDS.get(details["type"], details["msg"])
-            description = (
-                f"{message.removeprefix('Value error, ')} (found {shown(details['input'])})"
-            )
+            message = message.removeprefix("Value error, ")
+            description = f"{message} (found {shown(details['input'])})"
         problems.setdefault(place, {})[description] = None
     for place, messages in problems.items():
         yield place, " or ".join(messages)
 
 
-def _did_you_mean(key: str) -> str:
-    """Return a setting of a similar name, as a question; empty without one."""
-    known, classes = set[str](), [Strict]
-    for kind in classes:
-        known |= kind.model_fields.keys()
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return a similar name that is known, as a question; empty without one."""
+    near = get_close_matches(name, [*known], 1)
+    return f"did you mean {near[0]}? " if near and near[0] != name else ""
+
+
+def _settings() -> set[str]:
+    """Return the names of all settings."""
+    names, classes = set[str](), [Strict]
+    for kind in classes:  # It grows.
+        names |= kind.model_fields.keys()
         classes += kind.__subclasses__()
-    near = get_close_matches(key, sorted(known), 1)
-    return f"did you mean {near[0]}? " if near and near[0] != key else ""
+    return names
 
 
 def shown(value: Any) -> str:

@@ -181,9 +181,8 @@ class Study(Strict):
         """Return what a method is trained with: as all, but for what its settings and its base's say."""
         settings, line = self.training, reversed(self.lineage(method))
         for given in (self.methods[name].training for name in line if name in self.methods):
-            settings = settings.model_copy(
-                update=given.model_dump(exclude_none=True) if given else {}
-            )
+            changes = given.model_dump(exclude_none=True) if given else {}
+            settings = settings.model_copy(update=changes)
         return settings
 
     def engine_of(self, size: str) -> EngineSettings:
@@ -289,6 +288,10 @@ class Study(Strict):
     def problems(self, benchmark: str) -> int:
         """Return the number of problems of a benchmark."""
         return problems_of(self.task(benchmark))
+
+    def responses(self, benchmark: str) -> int:
+        """Return the number of responses that a checkpoint gives to a benchmark."""
+        return self.problems(benchmark) * self.benchmarks[benchmark].samples
 
     def is_whole(self, benchmark: str) -> bool:
         """Return whether all rows of a benchmark are asked, and not only the first."""
