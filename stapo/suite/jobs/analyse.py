@@ -20,15 +20,12 @@ READ = ("train", "intervene", "generate", "score")
 
 def shown(study: Study) -> dict[str, Any]:
     """Return the settings that change what tables and figures show, and no result."""
-    methods = {name: study.method(name) for name in study.run.methods}
-    evaluation = study.evaluation
-    names = {
-        name: {key: getattr(method, key) for key in NAMES_OF_METHODS}
-        for name, method in methods.items()
-    }
     return {
-        "methods": names,
-        "evaluation": evaluation.model_dump(include={"verdict", "curve"}),
+        "methods": {
+            name: {key: getattr(study.method(name), key) for key in NAMES_OF_METHODS}
+            for name in study.run.methods
+        },
+        "evaluation": study.evaluation.model_dump(include={"verdict", "curve"}),
         "compare": dict(zip(("target", "baselines"), study.compared(), strict=True)),
         "run": study.run.model_dump(),
     }
@@ -41,13 +38,12 @@ def _tables(jobs: Jobs) -> Iterator[Job]:
     for decoding in study.run.decodings:
         cells = study.table_cells(decoding)
         scores = tuple(jobs.job("score", f"{point}/{decoding}/{name}") for point, name in cells)
-        at = {"study": study.name, "decoding": decoding}
         yield Job(
             "tables",
             decoding,
             {**settings, "run": study.run.model_dump(exclude={"decodings"})},
             {"scores": scores, "overlap": (jobs.job("overlap"),)},
-            (paths.MAIN_TABLE.format(**at),),
+            (paths.MAIN_TABLE.format(study=study.name, decoding=decoding),),
         )
 
 
@@ -57,17 +53,17 @@ def _results(jobs: Jobs) -> dict[str, Any]:
 
 def _evidence(jobs: Jobs) -> Iterator[Job]:
     """Yield the one job: tables of evidence, and all values of the main tables."""
-    study = jobs.study
-    # Settings of some studies alone: others keep the fingerprint that they had before there were these.
-    named = {"endpoint": study.compare.endpoint if study.compare else None}
-    settings = shown(study)
+    study, settings = jobs.study, shown(jobs.study)
+    if (
+        study.compare and study.compare.endpoint
+    ):  # Other studies keep the fingerprint that they had.
+        settings["endpoint"] = study.compare.endpoint
     outputs = [
         paths.TABLE.format(study=study.name, table=table, suffix=suffix)
         for table in table_names(study)
         for suffix in paths.SUFFIXES
     ]
     outputs.append(paths.VALUES.format(study=study.name))
-    settings |= {key: value for key, value in named.items() if value}
     yield Job("evidence", "", settings, _results(jobs), tuple(outputs))
 
 

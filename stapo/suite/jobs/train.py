@@ -5,7 +5,7 @@ run's checkpoint, changing it back costs nothing, and studies that have the same
 """
 
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +31,8 @@ UNUSED = {"steps", "warmup_steps", "prompts_per_batch", "statistics", *WITHOUT_E
 
 def method_settings(method: Method) -> dict[str, Any]:
     """Return what of a method determines weights; of a selection of a study's own, function and checksum."""
-    settings = {
-        k: v for k, v in asdict(method).items() if k not in {*NAMES_OF_METHODS, *PAPER_DEFAULTS}
-    }
+    left_out = {*NAMES_OF_METHODS, *PAPER_DEFAULTS}
+    settings = {key: value for key, value in asdict(method).items() if key not in left_out}
     settings |= method.settings
     for kind in settings.keys() & {"selection", *PARTS}:
         settings[kind] = FORMER_NAMES.get(settings[kind], settings[kind])
@@ -120,14 +119,10 @@ def of_checkpoint(jobs: Jobs, checkpoint: Checkpoint) -> Job:
     """Return the job that makes the weights of a checkpoint, with what determines these weights alone."""
     if checkpoint.run is None:
         return jobs.job("base", checkpoint.size)
-    training, step_settings = jobs.job("train", checkpoint.run), {}
-    if checkpoint.step is not None:
-        step_settings = {"weights_of": f"step{checkpoint.step}"}
-    place = paths.checkpoint_path(jobs.study.name, checkpoint)
-    settings = {**training.settings, **step_settings}
-    return replace(
-        training, stage="weights", settings=settings, outputs=(), weights=(place,), rerun_on=None
-    )
+    training = jobs.job("train", checkpoint.run)
+    step = {} if checkpoint.step is None else {"weights_of": f"step{checkpoint.step}"}
+    settings, place = training.settings | step, paths.checkpoint_path(jobs.study.name, checkpoint)
+    return Job("weights", training.name, settings, training.reads, weights=(place,))
 
 
 def _interventions(jobs: Jobs) -> Iterator[Job]:
@@ -157,10 +152,10 @@ def _interventions(jobs: Jobs) -> Iterator[Job]:
 def _of_methods(study: Study) -> dict[str, Any]:
     """Return what determines the updates by whole methods, empty without any."""
     section = study.interventions
-    # That of the job, whose trainer makes these updates too.
-    training = study.training_of(section.method)
     if not section.methods:
         return {}
+    # That of the job, whose trainer makes these updates too.
+    training = study.training_of(section.method)
     return {
         "methods": {name: method_settings(study.method(name)) for name in section.methods},
         "updates": training.prompts_per_batch // training.prompts_per_mini_batch,
@@ -177,9 +172,6 @@ STAGES = {
     "train": Stage(("prompts", "base"), _trainings, recorded),
     "weights": Stage(("train",), _weights),
     "intervene": Stage(
-        ("prompts", "base", "weights"),
-        _interventions,
-        recorded_intervention,
-        is_costly=True,
+        ("prompts", "base", "weights"), _interventions, recorded_intervention, is_costly=True
     ),
 }
