@@ -159,9 +159,9 @@ class Update:
         def counted(model: Any, sequences: Any, rows: Tensor) -> Any:
             passes = self.for_gradient if torch.is_grad_enabled() else self.for_statistics
             passes.append(rows.tolist())
-            return StapoTrainer._forward(trainer, model, sequences, rows)
+            return StapoTrainer.forward(trainer, model, sequences, rows)
 
-        trainer._forward = counted
+        trainer.forward = counted
         trainer.model.zero_grad()
         self.loss = trainer._accumulate_gradients(trainer.model, self.batch).item()
         self.record = as_line(trainer._record)

@@ -14,7 +14,7 @@ Read in this order:
 One optimiser step, by what each line is computed over:
 
 - each rank: `trainer.StapoTrainer._generate_and_score_completions` gets responses and rewards from TRL, and
-  `_scored` their log-probs and entropies, without gradient
+  `scored` their log-probs and entropies, without gradient
 - all ranks: `ranks.whole_rollout` gathers them, so that every rank knows the whole mini-batch
 - mini-batch: `update.select` keeps tokens; `loss.TokenTables.build` gives each its weight, with the divisor
 - each rank: `minibatch.micro_batches_by_rank` gives it some rows; rows without gradient are left out

@@ -39,7 +39,7 @@ from stapo.core.ranks import (
 )
 from stapo.core.shared_prompts import SHARED, shared_forward
 from stapo.core.step_record import COUNTS, MISMATCH_NUMBERS, NUMBERS, ROLLOUT, UPDATE, StepRecord
-from stapo.core.update import Forward, accumulate_gradient, without_gradient
+from stapo.core.update import Forward, accumulate_gradient, next_state, without_gradient
 
 TAKEN = (
     "prompt_ids", "prompt_mask", "completion_ids", "completion_mask", "old_per_token_logps",
@@ -82,6 +82,9 @@ class StapoTrainer(ResumableTrainer):
     Raises:
         ValueError: the update does not support the settings.
     """
+
+    rollout_number: int | None = None
+    """What determines the random numbers of responses, with the seed; None: the step."""
 
     def __init__(
         self,
@@ -182,7 +185,21 @@ class StapoTrainer(ResumableTrainer):
         # The ranks of one engine generate the responses of all of them.
         engine = self.accelerator.process_index // self.vllm_tensor_parallel_size
         rows = range(engine * number, (engine + 1) * number)
-        return [response_seed(self.args.seed, self.state.global_step, row) for row in rows]
+        number = self.state.global_step if self.rollout_number is None else self.rollout_number
+        return [response_seed(self.args.seed, number, row) for row in rows]
+
+    def respond(self, prompts: Sequence[dict[str, Any]], number: int) -> dict[str, Tensor]:
+        """Return a rollout of the current weights, outside of a training.
+
+        With the seed, `number` determines the random numbers. Each prompt is a row of the data set.
+        """
+        self.rollout_number, self._last_loaded_step = (
+            number,
+            -1,
+        )  # A colocated vLLM gets the weights.
+        torch.manual_seed(response_seed(self.args.seed, number, 0))
+        inputs = [dict(row) for row in prompts for _ in range(self.num_generations)]
+        return self._generate_and_score_completions(inputs)
 
     def _prepare_inputs(self, generation_batch: Any) -> dict[str, Tensor]:
         """Return the next mini-batch, with all responses of its prompts, in data order; TRL would shuffle."""
@@ -203,7 +220,7 @@ class StapoTrainer(ResumableTrainer):
             raise ValueError(f"{cause}; the rollout has {ignored}")
         if self._behaviour_entropies is None:
             # With a single mini-batch per rollout, TRL does not compute the old log-probs.
-            output["old_per_token_logps"], self._behaviour_entropies = self._scored(
+            output["old_per_token_logps"], self._behaviour_entropies = self.scored(
                 self.model, sequences_of(output)
             )
         output["old_entropies"] = self._behaviour_entropies
@@ -211,7 +228,7 @@ class StapoTrainer(ResumableTrainer):
             width = output["completion_ids"].shape[1]
             output["sampling_per_token_logps"] = self._sampling_logps[:, :width]
         if PENALTIES[self.method.penalty].against_proxy:
-            output["proxy_logps"] = self.proxy_of(output)
+            output["proxy_logps"] = self.proxy_of(self.method, output)
         output = whole_rollout(
             self.accelerator,
             {name: output[name] for name in TAKEN if name in output},
@@ -220,21 +237,21 @@ class StapoTrainer(ResumableTrainer):
         output["rewards"] = self._rollout_rewards
         output["response_lengths"] = self._lengths
         self._seconds[ROLLOUT] = perf_counter() - start
-        return output | self.method_advantages(self._rollout_rewards)
+        return output | self.method_advantages(self.method, self._rollout_rewards)
 
-    def method_advantages(self, rewards: Tensor) -> dict[str, Tensor]:
-        """Return the advantages of the method, and the usual ones if these are others."""
+    def method_advantages(self, method: Method, rewards: Tensor) -> dict[str, Tensor]:
+        """Return the advantages of a method, and the usual ones if these are others."""
         arguments = rewards, self.num_generations, self.args.advantage_epsilon
-        usual, name = group_advantages(*arguments), self.method.advantage
+        usual, name = group_advantages(*arguments), method.advantage
         if name == "group":
             return {"advantages": usual}
-        advantages = ADVANTAGES[name](*arguments, **self.method.arguments_of("advantage"))
+        advantages = ADVANTAGES[name](*arguments, **method.arguments_of("advantage"))
         return {"advantages": advantages, "group_advantages": usual}
 
-    def proxy_of(self, rollout: dict[str, Tensor]) -> Tensor:
-        """Return (b, T) log-probs of the proxy that the method's penalty needs."""
-        min_p = self.method.arguments_of("penalty")["min_p"]
-        return self._scored(self.model, sequences_of(rollout), min_p)[0]
+    def proxy_of(self, method: Method, rollout: dict[str, Tensor]) -> Tensor:
+        """Return (b, T) log-probs of the proxy that the penalty of a method needs."""
+        min_p = method.arguments_of("penalty")["min_p"]
+        return self.scored(self.model, sequences_of(rollout), min_p)[0]
 
     def _generate(self, prompts: list[Any]) -> Any:
         start = perf_counter()
@@ -253,7 +270,7 @@ class StapoTrainer(ResumableTrainer):
         self._rollout_rewards = weighted.nansum(dim=1)
         return per_function
 
-    def _scored(
+    def scored(
         self, model: Any, sequences: Sequences, min_p: float | None = None
     ) -> tuple[Tensor, Tensor]:
         """Return log-probs (with `min_p`, of a proxy) and entropies (b, T) of this rank's responses."""
@@ -263,19 +280,19 @@ class StapoTrainer(ResumableTrainer):
         budget = self.args.micro_batch_tokens
         parts = micro_batches(lengths, rows, budget, self.layout, self.num_generations)
         parts += [rows[:0]] * (AcceleratorRanks(self.accelerator).largest(len(parts)) - len(parts))
-        forward = partial(self._forward, model, sequences, min_p=min_p)
+        forward = partial(self.forward, model, sequences, min_p=min_p)
         return without_gradient(forward, parts, mask)
 
     def _get_per_token_logps_and_entropies(
         self, model: Any, ids: Tensor, mask: Tensor, width: int, *_: Any, **__: Any
     ) -> tuple[Tensor, Tensor, None]:
         """Return log-probs and entropies (b, T) of this rank's rows, for policy or reference model."""
-        logps, entropies = self._scored(model, Sequences(ids, mask, width))
+        logps, entropies = self.scored(model, Sequences(ids, mask, width))
         if model is self.model:
             self._behaviour_entropies = entropies
         return logps, entropies, None
 
-    def _forward(
+    def forward(
         self, model: Any, sequences: Sequences, rows: Tensor, min_p: float | None = None
     ) -> tuple[Tensor, Tensor | None]:
         """Return log-probs and entropies of some rows, (max(R, 1), longest response of these rows)."""
@@ -317,19 +334,17 @@ class StapoTrainer(ResumableTrainer):
             step = self.state.global_step + 1
             raise FloatingPointError(f"step {step}: the {what} is {float(value)}; {consequence}")
 
-    def _accumulate_gradients(
-        self, model: Any, inputs: dict[str, Tensor], keep: Tensor | None = None
-    ) -> Tensor:
+    def _accumulate_gradients(self, model: Any, inputs: dict[str, Tensor]) -> Tensor:
         """Accumulate the gradient of a mini-batch, store the record of the update, and return the loss.
 
-        All are the same on every rank. `keep` (B, T) are the tokens that contribute, None for the method's.
+        All are the same on every rank.
         """
         batch = mini_batch(inputs)
         seed = self.args.seed * 1_000_003 + self.state.global_step
         # In the first mini-batch of a rollout, the current policy is the behaviour policy.
         first = self._step % self.args.steps_per_generation == 0
         sequences, rewards = sequences_of(inputs), inputs["rewards"]
-        forward = partial(self._forward, model, sequences)
+        forward = partial(self.forward, model, sequences)
         ranks = AcceleratorRanks(self.accelerator, model)
         tokens = None
         if self.recorder is not None:
@@ -345,15 +360,11 @@ class StapoTrainer(ResumableTrainer):
             statistics="behaviour" if first else self.args.statistics,
             seed=seed,
             selected=tokens.selected if tokens else None,
-            keep=keep,
             state=self.penalty_state,
             max_response_tokens=self.max_completion_length,
             tau_p=self.tau_p,
         )
-        penalty, before = PENALTIES[self.method.penalty], self.penalty_state
-        self.penalty_state = penalty.following(
-            before or penalty.initial, record.entropy, **self.method.arguments_of("penalty")
-        )
+        self.penalty_state = next_state(self.method, self.penalty_state, record)
         if tokens is not None:
             self._tokens = tokens.line(ranks)
         reshard(model)

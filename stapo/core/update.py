@@ -19,7 +19,7 @@ from stapo.core.methods import SEED, Method
 from stapo.core.metrics import measured
 from stapo.core.minibatch import Layout, MiniBatch, micro_batches_by_rank
 from stapo.core.objective import SELECTIONS, at_resolution
-from stapo.core.objective.penalties import State
+from stapo.core.objective.penalties import PENALTIES, State
 from stapo.core.step_record import StepRecord
 
 Forward = Callable[[Tensor], tuple[Tensor, Tensor | None]]
@@ -118,6 +118,12 @@ def accumulate_gradient(
     sums = ranks.sum(_run_micro_batches(forward, batch, tables, method, ranks, parts))
     record = measured(batch, logps, keep, method, LossSums(*sums.tolist()), tau_p)
     return torch.tensor(record.loss, device=batch.mask.device), record
+
+
+def next_state(method: Method, state: State | None, record: StepRecord) -> State:
+    """Return what the penalty of a method remembers after an update, from what it did before."""
+    penalty, arguments = PENALTIES[method.penalty], method.arguments_of("penalty")
+    return penalty.following(state or penalty.initial, record.entropy, **arguments)
 
 
 def select(

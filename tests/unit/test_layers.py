@@ -28,6 +28,7 @@ SUITE = (
     "models",
     "evaluation",
     "training",
+    "interventions",
     "analysis",
     "publication",
     "runners operations",

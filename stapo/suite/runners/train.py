@@ -111,7 +111,8 @@ def _intervene(jobs: Jobs, selected: list[Job], resources: Resources) -> None:
 
     After an interruption, only the repetition in progress is done again.
     """
-    from stapo.suite.training.intervene import InterventionJob, intervene
+    from stapo.suite.interventions.intervene import intervene
+    from stapo.suite.interventions.job import InterventionJob
 
     study = jobs.study
     take_gpus(resources.gpus)

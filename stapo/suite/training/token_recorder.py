@@ -126,12 +126,10 @@ class TokenRecorder:
     """Arguments of S2T, by which tokens are of a kind."""
     marks: Marks | None
     """Those of a tiny world, in which every token is known to be right or wrong."""
-    rows: Tensor = field(init=False)
-    """(n,) sequence of each sampled token, on the CPU."""
-    positions: Tensor = field(init=False)
-    """(n,) position in the response, on the CPU."""
+    places: tuple[Tensor, Tensor] = field(init=False)
+    """(n,) sequence and position in the response of each sampled token, on the CPU."""
     known: dict[str, Any] = field(default_factory=dict)
-    """Columns that follow from the selection."""
+    """Columns that follow from the selection and the texts."""
     local: list[int] = field(default_factory=list)
     """k indices into the sample."""
     current: list[Tensor] = field(default_factory=list)
@@ -140,33 +138,31 @@ class TokenRecorder:
     """Per pass (k, hidden size) last hidden states."""
 
     def __post_init__(self) -> None:
-        self.method, self.step = self.trainer.method, self.trainer.state.global_step + 1
         self.model = self.trainer.accelerator.unwrap_model(self.trainer.model)
         self.vocab_size: int = self.model.get_output_embeddings().weight.shape[0]
 
     def selected(self, logps: Tensor, entropies: Tensor, tables: TokenTables) -> None:
         """Sample tokens of the mini-batch."""
-        batch = self.batch
+        batch, step, seed = self.batch, self.trainer.state.global_step + 1, self.trainer.args.seed
         kinds, threshold = token_kinds(self.s2t, logps, entropies, batch.advantages, batch.mask)
-        self.rows, self.positions, sampled, weights = sample_tokens(
-            kinds, self.size, self.trainer.args.seed, self.step
-        )
-        rows, places = self.rows, (self.rows, self.positions)
+        rows, positions, sampled, weights = sample_tokens(kinds, self.size, seed, step)
+        places = self.places = rows, positions
         self.known = {
-            "step": self.step,
+            "step": step,
             "vocab_size": self.vocab_size,
             "s2t": self.s2t,
             "entropy_threshold": threshold,
             "kind": sampled,
             "weight": weights,
             "row": rows.tolist(),
-            "position": self.positions.tolist(),
+            "position": positions.tolist(),
             "length": batch.mask[rows].sum(dim=1).tolist(),
             "probability": logps[places].double().exp().tolist(),
             "entropy": entropies[places].tolist(),
             "kept": tables.keep[places].tolist(),
             "advantage": batch.advantages[rows].tolist(),
             "reward": self.rewards[rows].tolist(),
+            **self._texts(),
         }
         if self.marks is not None:
             self.known["touched"] = tables.touched()[places].tolist()
@@ -189,8 +185,8 @@ class TokenRecorder:
 
     def _take(self, rows: Tensor, outputs: Tensor, states: Tensor) -> None:
         """Keep outputs (2, R, W) and states (rows, length, hidden size) of the sampled tokens of a pass."""
-        local, index = (self.rows.unsqueeze(1) == rows.cpu()).nonzero().unbind(dim=1)
-        positions, index = self.positions[local].to(rows.device), index.to(rows.device)
+        local, index = (self.places[0].unsqueeze(1) == rows.cpu()).nonzero().unbind(dim=1)
+        positions, index = self.places[1][local].to(rows.device), index.to(rows.device)
         first = first_predicting(self.sequences.take(rows), self.trainer.layout)
         self.local += local.tolist()
         self.current.append(outputs[:, index, positions])
@@ -198,31 +194,30 @@ class TokenRecorder:
 
     def line(self, ranks: AcceleratorRanks) -> dict[str, Any]:
         """Return the record of the step, the same on every rank; all ranks must call this."""
-        texts = self._texts()
-        computed = self._gather_ranks(ranks, texts["token_id"])
-        return {**self.known, **texts, **self._policy_columns(computed)}
+        return {**self.known, **self._policy_columns(self._gather_ranks(ranks))}
 
     def _texts(self) -> dict[str, list[Any]]:
-        """Return the ids of the sampled tokens, and of those before and behind them."""
-        ids: dict[str, list[Any]] = {"token_id": [], "before": [], "after": []}
-        marked: dict[int, list[str]] = {}
+        """Return the ids of the sampled tokens, of those before and behind them, and marks if there are."""
+        rows, positions = (place.tolist() for place in self.places)
+        ids, mask, (prompts, _) = (
+            self.sequences.ids,
+            self.sequences.mask.bool(),
+            self.batch.lengths(),
+        )
+        texts = {row: (ids[row][mask[row]].tolist(), int(prompts[row])) for row in {*rows}}
+        at = [(texts[row][0], texts[row][1] + i) for row, i in zip(rows, positions, strict=True)]
+        columns: dict[str, list[Any]] = {
+            "token_id": [text[i] for text, i in at],
+            "before": [text[max(i - TOKENS_BEFORE, 0) : i] for text, i in at],
+            "after": [text[i + 1 : i + 1 + TOKENS_AFTER] for text, i in at],
+        }
         if self.marks is not None:
-            ids["mark"] = []
-        prompts, _ = self.batch.lengths()
-        for row, position in zip(self.rows.tolist(), self.positions.tolist(), strict=True):
-            text = self.sequences.ids[row][self.sequences.mask[row].bool()].tolist()
-            at = int(prompts[row]) + position
-            ids["token_id"].append(text[at])
-            ids["before"].append(text[max(at - TOKENS_BEFORE, 0) : at])
-            ids["after"].append(text[at + 1 : at + 1 + TOKENS_AFTER])
-            if self.marks is not None:
-                if row not in marked:
-                    marked[row] = self.marks(text[: at - position], text[at - position :])
-                ids["mark"].append(marked[row][position])
-        return ids
+            marks = {row: self.marks(text[:n], text[n:]) for row, (text, n) in texts.items()}
+            columns["mark"] = [marks[row][i] for row, i in zip(rows, positions, strict=True)]
+        return columns
 
     @torch.no_grad()
-    def _gather_ranks(self, ranks: AcceleratorRanks, tokens: list[int]) -> Tensor:
+    def _gather_ranks(self, ranks: AcceleratorRanks) -> Tensor:
         """Return what the passes of all ranks computed.
 
         Returns:
@@ -230,13 +225,14 @@ class TokenRecorder:
             precision, probabilities and ids of the most likely tokens.
         """
         device = self.batch.mask.device
-        computed = torch.zeros(len(self.rows), 5 + 2 * TOP, dtype=torch.double, device=device)
+        tokens = torch.tensor(self.known["token_id"], device=device, dtype=torch.long)
+        computed = torch.zeros(len(tokens), 5 + 2 * TOP, dtype=torch.double, device=device)
         if ranks.largest(len(self.local)):
             head = self.model.get_output_embeddings()
             # All ranks gather a sharded head together, also those without a sampled token.
             weight, bias = _whole(head.weight), _whole(head.bias)
             if self.local:
-                self._fill(computed, torch.tensor(tokens, device=device), weight, bias)
+                self._fill(computed, tokens, weight, bias)
         # Each row is computed by one rank and is 0 on the others.
         return ranks.sum(computed) if len(computed) else computed
 
@@ -266,11 +262,9 @@ class TokenRecorder:
 
     def _policy_columns(self, computed: Tensor) -> dict[str, list[Any]]:
         """Return the columns of the current policy, and those of the gradient."""
-        passed, logps, entropies, collision, exactly = (
-            computed[:, 0] > 0,
-            *computed[:, 1:5].unbind(dim=1),
-        )
-        old = self.batch.old_logps[self.rows, self.positions].double()
+        passed = computed[:, 0] > 0
+        logps, entropies, collision, exactly = computed[:, 1:5].unbind(dim=1)
+        old = self.batch.old_logps[self.places].double()
         weights = self._weights(logps, old).where(passed, 0.0)
         tables = [column.unsqueeze(1) for column in (weights, logps, entropies, exactly, collision)]
         # Of the same logits as the sum of squares: the difference of the two is tiny where p is nearly 1.
@@ -295,7 +289,7 @@ class TokenRecorder:
 
     def _weights(self, logps: Tensor, old: Tensor) -> Tensor:
         """Return (n,) ratio * A, 0 where clipped: the derivative of the surrogate by the log-prob."""
-        method, advantages = self.method, self.batch.advantages[self.rows].double()
+        method, advantages = self.trainer.method, self.batch.advantages[self.places[0]].double()
         with torch.enable_grad():
             logps = logps.detach().requires_grad_()
             values = clipped_surrogate(

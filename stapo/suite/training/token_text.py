@@ -8,6 +8,8 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from transformers.convert_slow_tokenizer import bytes_to_unicode
+
 REPLACEMENT = "\ufffd"
 FALLBACK = re.compile("<0x([0-9A-F]{2})>")
 """A byte in a vocabulary of characters."""
@@ -15,16 +17,8 @@ WORD_START = "\u2581"
 """What begins a word in such a vocabulary; decoders drop the blank at the beginning of a text."""
 
 
-def _alphabet() -> dict[str, int]:
-    """Return character -> byte, as byte-level BPE writes bytes: those without ink are numbered from 256."""
-    visible = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
-    hidden = [byte for byte in range(256) if byte not in visible]
-    return {chr(byte): byte for byte in visible} | {
-        chr(256 + index): byte for index, byte in enumerate(hidden)
-    }
-
-
-ALPHABET = _alphabet()
+ALPHABET = {character: byte for byte, character in bytes_to_unicode().items()}
+"""Character -> byte, as byte-level BPE writes bytes."""
 
 
 def text_of(tokenizer: Any) -> Callable[[Sequence[int]], str]:

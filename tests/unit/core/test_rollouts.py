@@ -225,6 +225,7 @@ def test_a_response_has_the_same_seed_on_any_ranks_and_engines(ranks, shared):
             vllm_tensor_parallel_size=shared,
             args=SimpleNamespace(seed=3),
             state=SimpleNamespace(global_step=5),
+            rollout_number=None,
         )
         seeds = partial(StapoTrainer._response_seeds, trainer)
         seeded(generate, seeds)(["?"] * (8 * shared // ranks), sampling_params=given)

@@ -14,14 +14,17 @@ from training_jobs import TRAINING, parity_reward
 from stapo.core.methods import JUSTRL, METHODS, STAPO
 from stapo.core.minibatch import MiniBatch
 from stapo.core.trainer import mini_batch
-from stapo.suite.records.arms import ARMS, NOTHING, SILENCED
+from stapo.suite.interventions import trial
+from stapo.suite.interventions.arms import silenced_by_arm
+from stapo.suite.interventions.gradients import token_gradients
+from stapo.suite.interventions.intervene import intervene
+from stapo.suite.interventions.job import InterventionJob, make_trainer
+from stapo.suite.interventions.updates import Updates, inner
+from stapo.suite.records.arms import ARMS, MOMENT_ROLLOUTS, NOTHING, SILENCED
 from stapo.suite.records.interventions import Quadrant, read_intervention
 from stapo.suite.study import StudyError
 from stapo.suite.study.schema import Interventions
-from stapo.suite.training import intervene as module, rewards
-from stapo.suite.training.intervene import InterventionJob, intervene, make_trainer
-from stapo.suite.training.single_updates import silenced_by_arm
-from stapo.suite.training.token_gradients import token_gradients
+from stapo.suite.training import rewards
 
 # A model of a few steps is uncertain: with the paper's tau_p it would have no candidates.
 OFTEN = replace(STAPO, selection_args={"tau_p": 0.02, "quantile": 0.75, "scope": "candidates"})
@@ -106,15 +109,15 @@ def test_methods_use_a_whole_rollout_from_the_same_weights_whatever_came_before(
 
 def test_a_stop_loses_the_repetition_in_progress_and_no_bit_changes(made, world, tmp_path):
     job, numbers = job_of(world, tmp_path), []
-    original = module._repetition
+    original = trial.Trial.record
 
-    def interrupted(*args: Any) -> Any:
-        numbers.append(args[3])
+    def interrupted(self: trial.Trial, shown: Any) -> Any:
+        numbers.append(self.number)
         if numbers == [0, 1]:
             raise KeyboardInterrupt
-        return original(*args)
+        return original(self, shown)
 
-    with patch.object(module, "_repetition", interrupted):
+    with patch.object(trial.Trial, "record", interrupted):
         with pytest.raises(KeyboardInterrupt):
             intervene(job)
         assert not job.out.exists()
@@ -150,11 +153,11 @@ def test_gradients_of_tokens_are_off_by_default_and_change_nothing_else(made, wo
 
 @pytest.fixture(scope="module")
 def rollout(world, tmp_path_factory):
-    """A trainer at its first weights, and a rollout of it."""
+    """A trainer at its first weights, prepared for updates, and a rollout of it."""
     job = job_of(world, tmp_path_factory.mktemp("rollout"))
     trainer, records = make_trainer(job)
-    trainer.prepare()
-    return job, trainer, trainer.respond(records[:4], 0)
+    updates = Updates(trainer)
+    return job, updates, trainer.respond(records[:4], 0)
 
 
 @pytest.mark.parametrize(
@@ -162,11 +165,11 @@ def rollout(world, tmp_path_factory):
     [(NOTHING, JUSTRL), (SILENCED, OFTEN), (SILENCED, replace(OFTEN, divisor="all"))],
 )
 def test_the_gradient_of_an_arm_is_that_of_its_method(rollout, arm, method):
-    job, trainer, found = rollout
-    batch = mini_batch(found)
-    silenced = silenced_by_arm(batch, job.method, job.measured, 0)[arm]
+    job, updates, found = rollout
+    batch, trainer = mini_batch(found), updates.trainer
+    silenced = silenced_by_arm(batch, job.method, 0.02, 0)[arm]
     with patch.object(trainer, "method", replace(trainer.method, divisor=method.divisor)):
-        ours = trainer.gradient_without(found, silenced, trainer.gradient(found, batch.mask))
+        ours = updates.gradient_without(found, silenced, updates.gradient(found, batch.mask))
     with patch.object(trainer, "method", method):
         trainer.model.zero_grad()
         trainer._accumulate_gradients(trainer.model, found)
@@ -175,12 +178,12 @@ def test_the_gradient_of_an_arm_is_that_of_its_method(rollout, arm, method):
     largest = max(float(one.abs().max()) for one in theirs.values())
     for name, one in ours.items():
         torch.testing.assert_close(one, theirs[name], rtol=0, atol=1e-6 * largest)
-    assert module.inner(ours, ours) > 0
+    assert inner(ours, ours) > 0
 
 
 def test_gradients_of_tokens_are_those_of_plain_loops(rollout):
-    job, trainer, found = rollout
-    batch = mini_batch(found)
+    job, updates, found = rollout
+    batch, trainer = mini_batch(found), updates.trainer
     everything = token_gradients(trainer, found, job.measured, 10**6, "")
     chances, positive = batch.old_logps.exp(), batch.mask & (batch.advantages > 0).unsqueeze(1)
     rare = positive & (chances < 0.02)
@@ -210,7 +213,8 @@ def test_gradients_of_tokens_are_those_of_plain_loops(rollout):
 
 
 def test_tail_mass_is_that_of_the_distributions_from_which_tokens_are_drawn(rollout):
-    _, trainer, found = rollout
+    _, updates, found = rollout
+    trainer = updates.trainer
     ids, mask = (
         torch.cat([found[f"prompt_{name}"], found[f"completion_{name}"]], dim=1)
         for name in ("ids", "mask")
@@ -225,26 +229,25 @@ def test_tail_mass_is_that_of_the_distributions_from_which_tokens_are_drawn(roll
     expected = torch.stack(masses).mean().item()
     assert 0 < expected < 0.5
     # Float32 against double precision; a probability at the limit could fall on either side.
-    tails = trainer.tails(found, 0.01)
-    assert module._mean([tails], [found]) == pytest.approx(expected, rel=1e-3)
+    tails = trial.tails(trainer.model, trainer.args.temperature, found, 0.01)
+    assert trial.mean([tails], [found]) == pytest.approx(expected, rel=1e-3)
 
 
 def test_a_step_has_no_first_moment_and_the_second_moments_of_other_rollouts(rollout):
-    _, trainer, found = rollout
-    count = module.MOMENT_ROLLOUTS
-    with patch.object(trainer.args, "max_grad_norm", 1e9):
-        moments = {n: torch.full_like(p, 2.0) for n, p in trainer.model.named_parameters()}
-        trainer.restore(moments)
-        before = {name: p.detach().clone() for name, p in trainer.model.named_parameters()}
-        gradient = trainer.gradient(found, found["completion_mask"].bool())
-        trainer.step(1e-2)
-    for name, parameter in trainer.model.named_parameters():
+    _, updates, found = rollout
+    with patch.object(updates.trainer.args, "max_grad_norm", 1e9):
+        updates.moments = {name: torch.full_like(p, 2.0) for name, p in updates.weights.items()}
+        updates.restore()
+        before = {name: p.detach().clone() for name, p in updates.weights.items()}
+        gradient = updates.gradient(found, found["completion_mask"].bool())
+        updates.step(1e-2)
+    for name, parameter in updates.weights.items():
         second = 0.999 * 2.0 + 0.001 * gradient[name] ** 2
-        step = gradient[name] / ((second / (1 - 0.999 ** (count + 1))).sqrt() + 1e-8)
+        second /= 1 - 0.999 ** (MOMENT_ROLLOUTS + 1)
+        step = gradient[name] / (second.sqrt() + 1e-8)
         torch.testing.assert_close(parameter.detach(), before[name] - 1e-2 * step)
-    trainer.restore(None)
-    after = dict(trainer.model.named_parameters())
-    assert all(torch.equal(before[name], after[name]) for name in before)
+    updates.restore()
+    assert all(torch.equal(before[name], p) for name, p in updates.weights.items())
 
 
 # The arms
@@ -260,7 +263,7 @@ def test_arms_of_a_batch_by_hand():
         old_logps=chances.log(),
         old_entropies=torch.tensor([[0.5, 2.0, 1.0, 3.0, 9.0], [1.0, 3.0, 1.0, 2.0, 0.5]]),
     )
-    silenced = silenced_by_arm(batch, STAPO, STAPO.arguments, 0)
+    silenced = silenced_by_arm(batch, STAPO, 0.002, 0)
     assert not silenced[NOTHING].any()
     assert silenced[SILENCED].nonzero().tolist() == [[0, 0], [0, 1], [0, 2]]
     assert silenced["high_entropy"].nonzero().tolist() == [[0, 1], [0, 2], [0, 3]]
@@ -270,7 +273,7 @@ def test_arms_of_a_batch_by_hand():
     assert silenced["mirror"].nonzero().tolist() == [[1, 0], [1, 2], [1, 4]]
     assert not silenced["likely_negative"].any()  # There is none.
     drawn_tokens = {
-        tuple(silenced_by_arm(batch, STAPO, STAPO.arguments, seed)["random_positive"][0].tolist())
+        tuple(silenced_by_arm(batch, STAPO, 0.002, seed)["random_positive"][0].tolist())
         for seed in range(50)
     }
     assert len(drawn_tokens) == 10  # All sets of three of the five tokens with A > 0.

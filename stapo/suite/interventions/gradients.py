@@ -14,9 +14,9 @@ from stapo.core.methods import Args
 from stapo.core.minibatch import MiniBatch
 from stapo.core.objective import at_resolution
 from stapo.core.objective.diagnostics import logit_gradient_norm_sq
-from stapo.core.trainer import mini_batch, sequences_of
+from stapo.core.trainer import StapoTrainer, mini_batch, sequences_of
+from stapo.suite.interventions.updates import Rollout
 from stapo.suite.records.interventions import Quadrant, TokenGradient
-from stapo.suite.training.single_updates import InterventionTrainer, Rollout
 from stapo.suite.training.token_recorder import token_kinds
 
 
@@ -37,7 +37,7 @@ def quadrants_of(batch: MiniBatch, s2t: Args) -> dict[Quadrant, Tensor]:
 
 
 def token_gradients(
-    trainer: InterventionTrainer, rollout: Rollout, s2t: Args, size: int, seed: str
+    trainer: StapoTrainer, rollout: Rollout, s2t: Args, size: int, seed: str
 ) -> tuple[TokenGradient, ...]:
     """Return the gradients of a sample of `size` tokens of each quadrant, or all, at the current weights."""
     batch, sequences = mini_batch(rollout), sequences_of(rollout)
@@ -48,33 +48,27 @@ def token_gradients(
         sampled = sorted(Random(f"{seed} {quadrant}").sample(places, min(size, len(places))))
         for row, position in sampled:
             ids = sequences.ids[row][sequences.mask[row].bool()]
-            logp, *norms = _norms(trainer, ids[: int(prompts[row]) + position + 1])
-            gradients.append(
-                TokenGradient(
-                    quadrant=quadrant,
-                    weight=len(places) / len(sampled),
-                    logp=logp,
-                    at_logits=norms[0],
-                    at_weights=norms[1],
-                )
-            )
+            norms = _norms(trainer, ids[: int(prompts[row]) + position + 1])
+            weight = len(places) / len(sampled)
+            gradients.append(TokenGradient(quadrant=quadrant, weight=weight, **norms))
     trainer.model.zero_grad()
     return tuple(gradients)
 
 
-def _norms(trainer: InterventionTrainer, ids: Tensor) -> tuple[float, float, float]:
+def _norms(trainer: StapoTrainer, ids: Tensor) -> dict[str, float]:
     """Return the log-prob of the last of (length,) ids, and its gradient's norms at logits and weights."""
-    trainer.model.zero_grad()
-    logits = trainer.model(input_ids=ids[None, :-1], logits_to_keep=1).logits[:, -1]
+    model = trainer.model
+    model.zero_grad()
+    logits = model(input_ids=ids[None, :-1], logits_to_keep=1).logits[:, -1]
     log_probs = (logits.double() / trainer.args.temperature).log_softmax(dim=1)
-    logp = log_probs[:, ids[-1]]
+    logp = log_probs[:, ids[-1:]]
     logp.sum().backward()
     collision = (2 * log_probs.detach()).exp().sum(dim=1, keepdim=True)
-    logp = logp.detach().unsqueeze(1)
-    at_logits = logit_gradient_norm_sq(torch.ones_like(logp), logp, collision).sqrt()
+    at_logits = logit_gradient_norm_sq(torch.ones_like(logp), logp.detach(), collision).sqrt()
     # A tied matrix is there once, with the sum of both of its gradients.
-    gradients = [p.grad for p in trainer.model.parameters() if p.grad is not None]
     norms = [
-        float(torch.linalg.vector_norm(gradient, dtype=torch.float64)) for gradient in gradients
+        float(torch.linalg.vector_norm(p.grad, dtype=torch.float64))
+        for p in model.parameters()
+        if p.grad is not None
     ]
-    return logp.item(), at_logits.item(), hypot(*norms)
+    return {"logp": logp.item(), "at_logits": at_logits.item(), "at_weights": hypot(*norms)}
