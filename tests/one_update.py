@@ -46,14 +46,14 @@ def clipped(name: str, **changes: Any) -> Method:
 
 
 WHOLE = {
-    "candidates": clipped("stapo", selection_args={**RARE, "scope": "candidates"}),
-    "all": clipped("stapo", selection_args={**RARE, "quantile": 0.6, "scope": "all"}),
-    "high entropy": clipped("high-entropy", selection_args=RARE),
+    "candidates": clipped("stapo", args={**RARE, "scope": "candidates"}),
+    "all": clipped("stapo", args={**RARE, "quantile": 0.6, "scope": "all"}),
+    "high entropy": clipped("high-entropy", args=RARE),
     "high entropy of all": clipped(
-        "high-entropy", selection_args={"tau_p": 0.01, "quantile": 0.45, "scope": "all"}
+        "high-entropy", args={"tau_p": 0.01, "quantile": 0.45, "scope": "all"}
     ),
     "20-entropy": clipped("20-entropy"),
-    "full mask": clipped("full-mask", selection_args={"tau_p": 0.01}),
+    "full mask": clipped("full-mask", args={"tau_p": 0.01}),
     "justrl": clipped("justrl"),
     "grpo": clipped("grpo", kl_coefficient=0.3),
     "by group": clipped("justrl", aggregation="group_token_mean"),
@@ -174,7 +174,7 @@ def kept(method: Method, statistics: tuple[Tensor, Tensor], batch: dict[str, Ten
     logps, entropies = (values.tolist() for values in statistics)
     mask, advantages = batch["completion_mask"].bool().tolist(), batch["advantages"].tolist()
     tables = logps, entropies, advantages, mask
-    return oracle.SELECTIONS[method.selection](*tables, **method.selection_args)
+    return oracle.SELECTIONS[method.selection](*tables, **method.arguments_of("selection"))
 
 
 def plain_update(

@@ -1,8 +1,9 @@
-"""The page of the methods of the suite and their token selections, from `stapo.core.methods`."""
+"""The page of the methods of the suite and their parts, from `stapo.core.methods`."""
 
 from collections.abc import Iterator, Mapping
 
-from stapo.core.methods import METHODS, PARTS, SELECTION_SPECS, Argument, Method, Part
+from stapo.core.methods import METHODS, PARTS, Method
+from stapo.core.methods.parts import Argument, Part
 
 INTRODUCTION = """# Methods
 
@@ -17,10 +18,9 @@ def methods_page() -> str:
     parts = [INTRODUCTION]
     parts += [_method(name, method) for name, method in METHODS.items()]
     parts.append(
-        "## Token selections\n\nEach is a function of [stapo.core.objective](api/core.objective.md), "
-        "which explains it. Its arguments are settings of a method.\n"
+        "## Parts\n\nEach is a function of [stapo.core.objective](api/core.objective.md), which explains it. "
+        "Its arguments are settings of a method.\n"
     )
-    parts += _parts(SELECTION_SPECS)
     for kind, declared in PARTS.items():
         parts.append(f"## Setting `{kind}`\n")
         parts += _parts(declared)

@@ -24,7 +24,7 @@ def measured(
     shared = max(num_tokens, 1)
     tau_p = float(s2t_arguments(method)["tau_p"]) if tau_p is None else tau_p
     candidates = spurious_candidates(logps, batch.advantages, batch.mask, tau_p)
-    silences = method.spec.silences_candidates or method.is_own
+    silences = method.part("selection").silences_candidates or method.is_own
     silenced = int((candidates & ~keep).sum()) if silences else 0
     entropies = batch.old_entropies[batch.mask].double() if num_tokens else torch.zeros(1).double()
     levels = quantiles(entropies, QUANTILES).tolist()

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from stapo.core.loss import LossSums, TokenTables, micro_batch_loss
-from stapo.core.methods import SEED, Method
+from stapo.core.methods.parts import SEED, Method
 from stapo.core.metrics import measured
 from stapo.core.minibatch import Layout, MiniBatch, micro_batches_by_rank
 from stapo.core.objective import SELECTIONS, at_resolution
@@ -136,8 +136,9 @@ def select(
     """
     tables = logps, at_resolution(entropies), advantages, mask
     if isinstance(method.selection, str):
-        drawn = {SEED: seed} if method.spec.draws else {}
-        return SELECTIONS[method.selection](*tables, **method.selection_args, **drawn)
+        drawn = {SEED: seed} if method.part("selection").draws else {}
+        arguments = method.arguments_of("selection")
+        return SELECTIONS[method.selection](*tables, **arguments, **drawn)
     drawn = {SEED: seed} if SEED in inspect.signature(method.selection).parameters else {}
     # Copies: a function that changes its arguments must not change the trainer's tables.
     copies = [table.clone() for table in tables]

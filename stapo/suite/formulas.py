@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from functools import cache
 
 from stapo.core.files import read_json, write_json
-from stapo.core.methods import PARTS, SELECTION_SPECS, Method
+from stapo.core.methods import PARTS, Method
 from stapo.suite.repository import PACKAGE
 
 OBJECTIVE = PACKAGE / "core" / "objective"
@@ -39,8 +39,8 @@ def changed_formulas(method: Method) -> dict[str, str]:
     """Return part -> checksum of those parts of a method whose source is not that of `CHECKSUMS`."""
     parts = {kind: str(getattr(method, kind)) for kind in PARTS}
     parts |= {"aggregation": ""} | ({"kl": ""} if method.kl_coefficient else {})
-    if not method.is_own:
-        parts["selection"] = method.selection_name
+    if method.is_own:
+        del parts["selection"]
     known, now = _published(), checksums()
     names = {kind: f"{kind} {name}".rstrip() for kind, name in parts.items()}
     return {kind: now[name] for kind, name in names.items() if now[name] != known.get(name)}
@@ -54,8 +54,7 @@ def _published() -> dict[str, str]:
 @cache
 def checksums() -> dict[str, str]:
     """Return part and name -> checksum of the source."""
-    names = {"selection": SELECTION_SPECS, **PARTS}
-    roots = {f"{kind} {name}": _entry(kind, name) for kind in REGISTRIES for name in names[kind]}
+    roots = {f"{kind} {name}": _entry(kind, name) for kind in PARTS for name in PARTS[kind]}
     roots |= {kind: (module, _definitions(module)[name]) for kind, (module, name) in SHARED.items()}
     return {part: _checksum(module, node) for part, (module, node) in sorted(roots.items())}
 

@@ -4,7 +4,7 @@ import sys
 
 import typer.main
 
-from stapo.core.methods import METHODS, SELECTION_SPECS
+from stapo.core.methods import METHODS, PARTS
 from stapo.suite.cli import app
 from stapo.suite.repository import ROOT
 from stapo.suite.study import study_schema
@@ -29,4 +29,4 @@ def test_every_key_command_and_method_has_an_entry():
         _, found, rest = commands.partition(f"## stapo {name}\n")
         assert found, name
         assert all(f"`{one.opts[0]}" in rest.split("\n## ")[0] for one in command.params), name
-    assert all(f"## `{name}`\n" in methods for name in (*METHODS, *SELECTION_SPECS))
+    assert all(f"## `{name}`\n" in methods for name in (*METHODS, *PARTS["selection"]))

@@ -74,7 +74,7 @@ def fixtures(method: str) -> list[Fixture]:
     return [
         Fixture(
             entry["batch"],
-            replace(METHODS[method], selection_args=entry["selection_args"]),
+            replace(METHODS[method], args=entry["selection_args"]),
             _mini_batch(record["batches"][entry["batch"]]),
             torch.tensor(entry["keep"], dtype=torch.bool),
             Update(entry["loss"], torch.tensor(entry["gradient"], dtype=torch.double)),

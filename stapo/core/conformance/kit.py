@@ -155,7 +155,7 @@ def _kept(batch: MiniBatch, method: Method, scope: str, policy: str) -> Tensor:
         part = batch.take(torch.tensor(rows))
         logps, entropies = (getattr(part, prefix + name) for name in ("logps", "entropies"))
         tables = logps, entropies, part.advantages, part.mask
-        keep[rows] = SELECTIONS[method.selection_name](*tables, **method.selection_args)
+        keep[rows] = SELECTIONS[method.selection_name](*tables, **method.arguments_of("selection"))
     return keep
 
 

@@ -1,21 +1,8 @@
 """The training methods as data, each with its source. This module does not import torch."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 
-from stapo.core.methods.parts import (
-    ARGUMENTS as ARGUMENTS,
-    PAPER_DEFAULTS as PAPER_DEFAULTS,
-    PART_ARGUMENTS as PART_ARGUMENTS,
-    PARTS as PARTS,
-    SEED as SEED,
-    SELECTION_SPECS as SELECTION_SPECS,
-    AggregationName as AggregationName,
-    Args as Args,
-    Argument as Argument,
-    Method as Method,
-    Part as Part,
-)
+from stapo.core.methods.parts import PARTS as PARTS, Method as Method
 from stapo.core.methods.rivals import RIVALS
 
 V3, V5 = "v1 to v3", "v4 and v5"
@@ -32,7 +19,7 @@ STAPO = replace(
     JUSTRL,
     title="STAPO",
     selection="silence_spurious",
-    selection_args={"tau_p": 0.002, "quantile": 0.75, "scope": "candidates"},
+    args={"tau_p": 0.002, "quantile": 0.75, "scope": "candidates"},
     source="arXiv 2602.15620 v5, Algorithm 1",
     revision=V5,
 )
@@ -50,7 +37,7 @@ METHODS: dict[str, Method] = {
         JUSTRL,
         title="20-Entropy",
         selection="keep_high_entropy",
-        selection_args={"fraction": 0.2},
+        args={"fraction": 0.2},
         source="arXiv 2506.01939, later revision: divides by the kept tokens; threshold of the "
         "mini-batch, our choice (its code: of the micro-batch)",
     ),
@@ -59,7 +46,7 @@ METHODS: dict[str, Method] = {
     "stapo-v2": replace(
         STAPO,
         title="STAPO (v2)",
-        selection_args={"tau_p": 0.002, "quantile": 0.80, "scope": "all"},
+        args={"tau_p": 0.002, "quantile": 0.80, "scope": "all"},
         # v1 to v3 are inconsistent: the settings say "80 %", the sensitivity study says "optimal 20 %" and
         # masks "the bottom 80 %". If the latter counts from the top, both mean the 80th percentile.
         source="arXiv 2602.15620 v1 to v3; tau_h read as the 80th percentile of all response tokens",
@@ -75,14 +62,12 @@ METHODS: dict[str, Method] = {
         STAPO,
         title="Random mask",
         selection="silence_random",
-        selection_args={"tau_p": 0.002, "quantile": 0.75},
         source="arXiv 2602.15620 v5, masking ablation",
     ),
     "full-mask": replace(
         STAPO,
         title="JustRL-FullMask",
         selection="silence_candidates",
-        selection_args={"tau_p": 0.002},
         source="arXiv 2602.15620 v5, JustRL-FullMask; v1 to v3: probability only",
         revision="",
     ),
@@ -112,23 +97,8 @@ def s2t_arguments(method: Method, s2t: Args | None = None) -> Args:
     They are the method's own if it is S2T, otherwise `s2t`, by default those of STAPO, with the method's own
     tau_p if its selection has one.
     """
-    arguments = method.arguments
+    arguments = method.arguments_of("selection")
     if method.selection == S2T:
         return arguments
-    return {
-        **STAPO.arguments,
-        **(s2t or {}),
-        **({"tau_p": arguments["tau_p"]} if "tau_p" in arguments else {}),
-    }
-
-
-def compared(
-    run: Sequence[str], targets: Sequence[str] = (), baselines: Sequence[str] = ()
-) -> tuple[list[str], list[str]]:
-    """Return the targets and the baselines of a comparison.
-
-    Where the study names none, they are those of `TARGETS` and `BASELINES` that are run and not the other.
-    """
-    run_targets = [name for name in TARGETS if name in run and name not in baselines]
-    others = [name for name in BASELINES if name in run and name not in targets]
-    return list(targets) or run_targets, list(baselines) or others
+    own = {name: value for name, value in arguments.items() if name == "tau_p"}
+    return {**STAPO.arguments_of("selection"), **(s2t or {}), **own}

@@ -1,8 +1,4 @@
-"""What a method is made of: its declarations, and the functions of `stapo.core.objective` that it names.
-
-A method has a token selection with its divisor, token weights, a surrogate, an advantage estimator and a
-penalty. This module does not import torch.
-"""
+"""A method, and the declarations of its parts, functions of `stapo.core.objective`; torch is not imported."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -12,7 +8,7 @@ SEED = "seed"
 """Argument of a token selection that draws random numbers; it is no setting."""
 
 Args = Mapping[str, float | str]
-"""Argument of a token selection -> value."""
+"""Argument of a part -> value."""
 
 Rows = Literal["none", "positive", "all", "scope"]
 """Responses whose probabilities and entropies a function reads; positive: those with A > 0; scope: these, or
@@ -55,108 +51,126 @@ def _number(default: float, description: str, **bounds: float) -> Argument:
     return Argument(default, description, bounds=bounds)
 
 
-ARGUMENTS = {
-    "tau_p": _number(0.002, "Probability below which a token is rare", gt=0, lt=1),
-    "quantile": _number(0.75, "Quantile of the entropies that is the threshold", gt=0, lt=1),
-    "scope": Argument(
-        "candidates", "Tokens whose entropies give the threshold", choices=("candidates", "all")
-    ),
-    "fraction": _number(0.2, "Share of tokens that 20-Entropy keeps", gt=0, le=1),
-    "covariance_low": _number(1.0, "Covariance above which Clip-Cov drops tokens", ge=0),
-    "covariance_high": _number(5.0, "Covariance below which Clip-Cov drops tokens", gt=0),
-    "dropped_share": _number(2e-4, "Share of tokens that Clip-Cov drops", gt=0, lt=1),
-}
-"""The arguments of all selections: settings of a method in a study."""
-
-PART_ARGUMENTS = {
-    "baseline_quantile": _number(0.4, "Quantile of the rewards of a group: QAE", gt=0, lt=1),
-    "positive_weight": _number(0.1, "Advantage of right answers: W-REINFORCE", ge=0),
-    "alpha": _number(0.2, "Weight of p in the factor of a token", ge=0, le=1),
-    "surprising_share": _number(0.1, "Share of rarest tokens that STARE amplifies", gt=0, lt=1),
-    "amplification": _number(1.1, "Factor of these tokens", gt=0),
-    "entropy_gate": _number(0.3, "Mean entropy below which STARE acts, nats", gt=0),
-    "ratio_cap": _number(5.0, "Largest weight of a token: CISPO", gt=0),
-    "gate_positive": _number(1.0, "Sharpness of SAPO's gate for A > 0", gt=0),
-    "gate_negative": _number(1.05, "Sharpness of SAPO's gate for A < 0", gt=0),
-    "kept_low": _number(0.75, "Share of gradient that CE-GPPO keeps for A < 0", ge=0),
-    "kept_high": _number(1.0, "Share of gradient that CE-GPPO keeps for A > 0", ge=0),
-    "divergence": _number(0.15, "Change of a probability at which DPPO stops", gt=0, lt=1),
-    "covariant_share": _number(2e-3, "Share of tokens that KL-Cov penalises", gt=0, lt=1),
-    "penalty_coefficient": _number(1.0, "Coefficient of the penalty of a token", ge=0),
-    "unlikely_share": _number(0.01, "Share of rarest tokens that Lp-Reg holds", gt=0, lt=1),
-    "min_p": _number(0.02, "Smallest p / max p of Lp-Reg's proxy", gt=0, lt=1),
-    "entropy_coefficient": _number(1e-3, "Coefficient of the entropy bonus", ge=0),
-    "entropy_target": _number(0.2, "Entropy up to which the bonus acts, nats", gt=0),
-    "entropy_step": _number(1e-4, "Change of its coefficient per step", gt=0),
-    "entropy_limit": _number(5e-3, "Its largest coefficient", gt=0),
-}
-"""The arguments of all other parts: settings of a method in a study."""
+def _share(default: float, description: str) -> Argument:
+    return _number(default, description, gt=0, lt=1)
 
 
-def _part(*arguments: str, **properties: Any) -> Part:
-    known = ARGUMENTS | PART_ARGUMENTS
-    return Part(arguments={name: known[name] for name in arguments}, **properties)
+def _part(**declared: Any) -> Part:
+    """Return a part: each keyword is an argument of its function, or a field of `Part`."""
+    arguments = {key: value for key, value in declared.items() if isinstance(value, Argument)}
+    fields = {key: value for key, value in declared.items() if key not in arguments}
+    return Part(arguments=arguments, **fields)
 
 
-S2T_ARGUMENTS = "tau_p", "quantile", "scope"
-CLIPS: dict[str, Any] = {"clips": ("clip_low", "clip_high")}
-OFF_POLICY: dict[str, Any] = {"acts_on_policy": False}
-
-SELECTION_SPECS: dict[str, Part] = {
-    "keep_all": _part(),
-    **{
-        name: _part(*S2T_ARGUMENTS, reads="scope", silences_candidates=True)
-        for name in ("silence_spurious", "silence_high_entropy")
-    },
-    "silence_random": _part(
-        "tau_p", "quantile", reads="positive", draws=True, silences_candidates=True
-    ),
-    "silence_candidates": _part("tau_p", reads="positive", silences_candidates=True),
-    "silence_spurious_negative": _part(*S2T_ARGUMENTS, reads="all"),
-    "silence_matched": _part(*S2T_ARGUMENTS, reads="scope", draws=True),
-    "clip_cov": _part(
-        "covariance_low", "covariance_high", "dropped_share", reads="all", draws=True
-    ),
-    "keep_high_entropy": _part("fraction", reads="all"),
-}  # fmt: skip
-"""Name of a function in `stapo.core.objective.SELECTIONS` -> its declaration."""
+TAU_P = _share(0.002, "Probability below which a token is rare")
+QUANTILE = _share(0.75, "Quantile of the entropies that is the threshold")
+SCOPE = Argument("candidates", "Tokens whose entropies give the threshold", ("candidates", "all"))
+S2T: dict[str, Any] = {"tau_p": TAU_P, "quantile": QUANTILE, "scope": SCOPE}
+COEFFICIENT = _number(1.0, "Coefficient of the penalty of a token", ge=0)
+CLIP = ("clip_low", "clip_high")
 
 PARTS: dict[str, dict[str, Part]] = {
+    "selection": {
+        "keep_all": _part(),
+        "silence_spurious": _part(**S2T, reads="scope", silences_candidates=True),
+        "silence_high_entropy": _part(**S2T, reads="scope", silences_candidates=True),
+        "silence_random": _part(
+            tau_p=TAU_P, quantile=QUANTILE, reads="positive", draws=True, silences_candidates=True
+        ),
+        "silence_candidates": _part(tau_p=TAU_P, reads="positive", silences_candidates=True),
+        "silence_spurious_negative": _part(**S2T, reads="all"),
+        "silence_matched": _part(**S2T, reads="scope", draws=True),
+        "keep_high_entropy": _part(
+            reads="all", fraction=_number(0.2, "Share of tokens that 20-Entropy keeps", gt=0, le=1)
+        ),
+        "clip_cov": _part(
+            reads="all",
+            draws=True,
+            covariance_low=_number(1.0, "Covariance above which Clip-Cov drops tokens", ge=0),
+            covariance_high=_number(5.0, "Covariance below which Clip-Cov drops tokens", gt=0),
+            dropped_share=_share(2e-4, "Share of tokens that Clip-Cov drops"),
+        ),
+    },
     "advantage": {
         "group": _part(),
         "dr_grpo": _part(),
-        "qae": _part("baseline_quantile"),
-        "w_reinforce": _part("positive_weight"),
+        "qae": _part(baseline_quantile=_share(0.4, "Quantile of the rewards of a group: QAE")),
+        "w_reinforce": _part(
+            positive_weight=_number(0.1, "Advantage of right answers: W-REINFORCE", ge=0)
+        ),
     },
     "weighting": {
         "none": _part(),
-        "advantage_reweighting": _part("alpha"),
-        "stare": _part("surprising_share", "amplification", "entropy_gate"),
+        "advantage_reweighting": _part(
+            alpha=_number(0.2, "Weight of p in the factor of a token", ge=0, le=1)
+        ),
+        "stare": _part(
+            surprising_share=_share(0.1, "Share of rarest tokens that STARE amplifies"),
+            amplification=_number(1.1, "Factor of these tokens", gt=0),
+            entropy_gate=_number(0.3, "Mean entropy below which STARE acts, nats", gt=0),
+        ),
     },
     "surrogate": {
-        "clipped": _part(clips=("clip_low", "clip_high", "dual_clip")),
-        "unclipped": _part(**OFF_POLICY),
-        "cispo": _part("ratio_cap", **OFF_POLICY),
-        "gspo": _part(**CLIPS, **OFF_POLICY, of_responses=True),
-        "sapo": _part("gate_positive", "gate_negative", **OFF_POLICY),
-        "ce_gppo": _part("kept_low", "kept_high", **CLIPS, **OFF_POLICY),
-        "dppo": _part("divergence", **OFF_POLICY),
+        "clipped": _part(clips=(*CLIP, "dual_clip")),
+        "unclipped": _part(acts_on_policy=False),
+        "cispo": _part(
+            acts_on_policy=False, ratio_cap=_number(5.0, "Largest weight of a token: CISPO", gt=0)
+        ),
+        "gspo": _part(acts_on_policy=False, clips=CLIP, of_responses=True),
+        "sapo": _part(
+            acts_on_policy=False,
+            gate_positive=_number(1.0, "Sharpness of SAPO's gate for A > 0", gt=0),
+            gate_negative=_number(1.05, "Sharpness of SAPO's gate for A < 0", gt=0),
+        ),
+        "ce_gppo": _part(
+            acts_on_policy=False,
+            clips=CLIP,
+            kept_low=_number(0.75, "Share of gradient that CE-GPPO keeps for A < 0", ge=0),
+            kept_high=_number(1.0, "Share of gradient that CE-GPPO keeps for A > 0", ge=0),
+        ),
+        "dppo": _part(
+            acts_on_policy=False, divergence=_share(0.15, "Change of probability where DPPO stops")
+        ),
     },
     "penalty": {
         "none": _part(),
-        "kl_cov": _part("covariant_share", "penalty_coefficient", reads="all", **OFF_POLICY),
-        "lp_reg": _part("unlikely_share", "penalty_coefficient", "min_p", reads="all"),
-        "entropy_bonus": _part("entropy_coefficient"),
+        "kl_cov": _part(
+            penalty_coefficient=COEFFICIENT,
+            acts_on_policy=False,
+            reads="all",
+            covariant_share=_share(2e-3, "Share of tokens that KL-Cov penalises"),
+        ),
+        "lp_reg": _part(
+            penalty_coefficient=COEFFICIENT,
+            reads="all",
+            unlikely_share=_share(0.01, "Share of rarest tokens that Lp-Reg holds"),
+            min_p=_share(0.02, "Smallest p / max p of Lp-Reg's proxy"),
+        ),
+        "entropy_bonus": _part(
+            entropy_coefficient=_number(1e-3, "Coefficient of the entropy bonus", ge=0)
+        ),
         "adaptive_entropy_bonus": _part(
-            "entropy_target", "entropy_step", "entropy_limit", reads="all"
+            reads="all",
+            entropy_target=_number(0.2, "Entropy up to which the bonus acts, nats", gt=0),
+            entropy_step=_number(1e-4, "Change of its coefficient per step", gt=0),
+            entropy_limit=_number(5e-3, "Its largest coefficient", gt=0),
         ),
     },
 }
-"""Part -> name in its registry in `stapo.core.objective` -> declaration.
+"""Kind of part -> name in its registry in `stapo.core.objective` -> declaration.
 
-The first of each is that of STAPO and its baselines.
+A name is that of a study file and of the function's paper. The first of each kind is that of JustRL.
 """
 
+ARGUMENTS = {
+    name: argument
+    for parts in PARTS.values()
+    for part in parts.values()
+    for name, argument in part.arguments.items()
+}
+"""Arguments of all parts: settings of a method in a study."""
+DEFAULTS = {"divisor": "kept", **{kind: next(iter(names)) for kind, names in PARTS.items()}}
+"""Parts and divisor of JustRL."""
 
 AggregationName = Literal["token_mean", "group_token_mean", "sequence_mean", "constant_length"]
 """Kept tokens that the divisor counts: of the mini-batch, of each group, or of each response.
@@ -179,23 +193,33 @@ class Method:
     revision: str = ""
     """Revision of the paper, if its revisions define the method differently."""
     selection: str | Callable[..., Any] = "keep_all"
-    """Name in `SELECTION_SPECS`, or a function like those of `stapo.core.objective.SELECTIONS`; in a study
+    """Name in `PARTS["selection"]`, or a function like those of `stapo.core.objective.SELECTIONS`; in a study
     also `FILE.py:function`, which is loaded in the jobs that need it."""
-    selection_args: Args = field(default_factory=dict)
-    selection_sha256: str = ""
-    """SHA-256 of the file of a selection of a study's own."""
-    kl_coefficient: float = 0.0
-    """Coefficient of the k3 estimate of the KL divergence from the base model."""
-    dual_clip: float | None = None
-    divisor: Literal["kept", "all"] = "kept"
-    """Tokens that the divisor of the loss counts: those that the selection keeps, or all."""
     advantage: str = "group"
     """Name in `PARTS["advantage"]`, like the next three in theirs."""
     weighting: str = "none"
     surrogate: str = "clipped"
     penalty: str = "none"
-    part_args: Args = field(default_factory=dict)
-    """Arguments of these four other than their defaults."""
+    args: Args = field(default_factory=dict)
+    """Arguments of these parts other than their defaults; those of other parts have no effect."""
+    selection_args: Args = field(default_factory=dict)
+    """Arguments of a selection of one's own."""
+    selection_sha256: str = ""
+    """SHA-256 of the file of a selection of a study's own."""
+    divisor: Literal["kept", "all"] = "kept"
+    """Tokens that the divisor of the loss counts: those that the selection keeps, or all."""
+    kl_coefficient: float = 0.0
+    """Coefficient of the k3 estimate of the KL divergence from the base model."""
+    dual_clip: float | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse arguments that would be ignored."""
+        if self.selection_args and not self.is_own:
+            raise ValueError("selection_args: the selection is not one of your own; write args")
+        if unknown := sorted(self.args.keys() - ARGUMENTS.keys()):
+            raise ValueError(
+                f"args: no part takes {', '.join(unknown)}; use {', '.join(ARGUMENTS)}"
+            )
 
     @property
     def is_own(self) -> bool:
@@ -208,70 +232,47 @@ class Method:
         selection = self.selection
         return selection if isinstance(selection, str) else selection.__qualname__
 
-    @property
-    def spec(self) -> Part:
-        """Declaration of its selection; of a study's own, only its arguments are known."""
-        if self.is_own:
-            arguments = {name: Argument(value) for name, value in self.selection_args.items()}
-            return Part(arguments=arguments, reads="all")
-        return SELECTION_SPECS[self.selection_name]
+    def part(self, kind: str) -> Part:
+        """Return the declaration of one of its parts: a key of `PARTS`."""
+        if kind == "selection" and self.is_own:
+            return Part(reads="all")
+        return PARTS[kind][getattr(self, kind)]
 
-    @property
-    def arguments(self) -> dict[str, float | str]:
-        """All arguments of its selection, including defaults."""
-        defaults = {name: argument.default for name, argument in self.spec.arguments.items()}
-        return {**defaults, **self.selection_args}
+    def arguments_of(self, kind: str) -> dict[str, Any]:
+        """Return what the function of a part takes: all its arguments, and fields of the method."""
+        if kind == "selection" and self.is_own:
+            return dict(self.selection_args)
+        part = self.part(kind)
+        arguments = {
+            name: self.args.get(name, argument.default) for name, argument in part.arguments.items()
+        }
+        return {**arguments, **{name: getattr(self, name) for name in part.clips}}
 
     @property
     def reads(self) -> Rows:
         """Responses whose probabilities and entropies its selection or penalty reads."""
         if self.part("penalty").reads == "all":
             return "all"
-        if (reads := self.spec.reads) != "scope":
+        if (reads := self.part("selection").reads) != "scope":
             return reads
-        return "all" if self.arguments["scope"] == "all" else "positive"
-
-    def part(self, kind: str) -> Part:
-        """Return the declaration of one of its parts: a key of `PARTS`."""
-        return PARTS[kind][getattr(self, kind)]
-
-    def arguments_of(self, kind: str) -> dict[str, Any]:
-        """Return what the function of a part takes: all its arguments, and fields of the method."""
-        part = self.part(kind)
-        arguments = {
-            name: self.part_args.get(name, argument.default)
-            for name, argument in part.arguments.items()
-        }
-        return {**arguments, **{name: getattr(self, name) for name in part.clips}}
+        return "all" if self.arguments_of("selection")["scope"] == "all" else "positive"
 
     @property
     def acts_on_policy(self) -> bool:
-        """Whether it differs from the clipped surrogate with nothing silenced if all ratios are 1."""
-        others = (kind for kind in PARTS if kind in self.settings)
-        return self.selection != "keep_all" or any(
-            self.part(kind).acts_on_policy for kind in others
-        )
+        """Whether it differs from JustRL if all ratios are 1."""
+        return any(self.part(kind).acts_on_policy for kind in PARTS if kind in self.settings)
 
     @property
     def effective(self) -> dict[str, Any]:
         """Every setting that has an effect, with its value, defaults included."""
-        settings = {name: value for name, value in self.settings.items() if name != "part_args"}
-        common = {
-            name: getattr(self, name) for name in ("selection", "aggregation", "kl_coefficient")
-        }
+        names = ("selection", "aggregation", "kl_coefficient")
+        settings = {name: getattr(self, name) for name in names} | self.settings
         for kind in PARTS:
             settings |= self.arguments_of(kind)
-        return {**common, **self.arguments, **settings}
+        return settings
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Every field that is not that of STAPO and its baselines, of what they all share."""
-        values = {name: getattr(self, name) for name in PAPER_DEFAULTS}
-        return {name: value for name, value in values.items() if value != PAPER_DEFAULTS[name]}
-
-
-PAPER_DEFAULTS: dict[str, Any] = {
-    "divisor": "kept", "advantage": "group", "weighting": "none", "surrogate": "clipped",
-    "penalty": "none", "part_args": {},
-}  # fmt: skip
-"""Fields in which no method of the paper differs from another -> their value there."""
+        """Its parts and divisor where they are not those of JustRL."""
+        values = {name: getattr(self, name) for name in DEFAULTS}
+        return {name: value for name, value in values.items() if value != DEFAULTS[name]}

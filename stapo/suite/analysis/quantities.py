@@ -258,10 +258,10 @@ def against_masks(
 
 
 def _rivals(study: Study, method: str, selection: str) -> list[str]:
-    arguments = study.method(method).arguments
+    arguments = study.method(method).arguments_of("selection")
 
     def equal(name: str, *keys: str) -> bool:
-        theirs = study.method(name).arguments
+        theirs = study.method(name).arguments_of("selection")
         return all(theirs.get(key, arguments.get(key)) == arguments.get(key) for key in keys)
 
     rivals = [name for name in study.run.methods if study.method(name).selection == selection]
@@ -283,7 +283,7 @@ def change(
     """
     study = artefacts.study
     _need(study, [method], [decoding])
-    current = float(study.method(method).arguments[argument])
+    current = float(study.method(method).arguments_of("selection")[argument])
     alike = (family.members for family in families(study) if family.argument == argument)
     members = next((group for group in alike if method in group.values()), {})
     ends = {"highest": max(members, default=current), "lowest": min(members, default=current)}

@@ -5,12 +5,11 @@ run's checkpoint, changing it back costs nothing, and studies that have the same
 """
 
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from stapo.core.files import read_json
-from stapo.core.methods import PAPER_DEFAULTS, PARTS, Method
+from stapo.core.methods import PARTS, Method
 from stapo.suite import paths
 from stapo.suite.answers import is_built_in
 from stapo.suite.formulas import changed_formulas
@@ -31,15 +30,21 @@ UNUSED = {"steps", "warmup_steps", "prompts_per_batch", "statistics", *WITHOUT_E
 
 def method_settings(method: Method) -> dict[str, Any]:
     """Return what of a method determines weights; of a selection of a study's own, function and checksum."""
-    left_out = {*NAMES_OF_METHODS, *PAPER_DEFAULTS}
-    settings = {key: value for key, value in asdict(method).items() if key not in left_out}
-    settings |= method.settings
-    for kind in settings.keys() & {"selection", *PARTS}:
-        settings[kind] = FORMER_NAMES.get(settings[kind], settings[kind])
+    names = ("clip_low", "clip_high", "aggregation", "kl_coefficient", "dual_clip", "selection")
+    settings = {name: getattr(method, name) for name in names} | method.settings
+    settings |= {
+        kind: FORMER_NAMES.get(settings[kind], settings[kind]) for kind in settings.keys() & PARTS
+    }
+    # Arguments are recorded as they are given: those of the selection, and if there are others, these.
+    selecting = {name for part in PARTS["selection"].values() for name in part.arguments}
+    taken = method.part("selection").arguments
+    settings["selection_args"] = {k: v for k, v in method.args.items() if k in taken}
+    if others := {k: v for k, v in method.args.items() if k not in selecting}:
+        settings["part_args"] = others
     if method.is_own:
         settings["selection"] = function_name(method.selection_name)
-    else:
-        del settings["selection_sha256"]
+        settings["selection_args"] = method.selection_args
+        settings["selection_sha256"] = method.selection_sha256
     changed = changed_formulas(method)
     return settings | ({"formulas": changed} if changed else {})
 

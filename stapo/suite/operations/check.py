@@ -70,7 +70,7 @@ def filtered(study: Study) -> Iterator[str]:
     """Yield a line if rollouts are sampled from a nucleus, which has no rare tokens."""
     for name in study.run.methods:
         method, training = study.method(name), study.training_of(name)
-        if training.top_p < 1 and method.spec.silences_candidates:
+        if training.top_p < 1 and method.part("selection").silences_candidates:
             cause = f"rollouts have top_p {training.top_p:g}: they contain hardly a token of low probability"
             yield f"methods.{name}: {cause}, so that S2T silences next to nothing; set training.top_p: 1.0"
 

@@ -47,7 +47,7 @@ def preview(reference: str, study: Study, console: Console) -> None:
         selection_args=selection_arguments(reference, {}),
     )
     artefacts, frames = Artefacts(study), []
-    tau_p = float(METHODS["stapo"].arguments["tau_p"])
+    tau_p = float(METHODS["stapo"].args["tau_p"])
     for run in study.runs():
         for step, frame in artefacts.tokens(run).groupby("step"):
             gone = ~_kept(method, frame, int(str(step)))

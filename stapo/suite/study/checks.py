@@ -5,7 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from stapo.core.methods import ARGUMENTS, METHODS, PART_ARGUMENTS, PARTS
+from stapo.core.methods import METHODS, PARTS
+from stapo.core.methods.parts import ARGUMENTS
 from stapo.suite.answers import is_built_in
 from stapo.suite.study.loader import Place, Problem, did_you_mean
 from stapo.suite.study.method_settings import CLIPS
@@ -172,16 +173,11 @@ def _methods(study: Study) -> Iterator[Problem]:
 def _foreign(study: Study, name: str, key: str) -> str | None:
     """Return why a setting has no effect on a method, None if it has one."""
     method = study.method(name)
-    line = [study.methods[parent] for parent in study.lineage(name) if parent in study.methods]
     if key in ARGUMENTS:
-        if any(settings.selection is not None for settings in line):
-            return "its selection is your own; set its arguments under selection_args"
-        takes = [*METHODS[study.origin_of(name)].spec.arguments]
-        message = f"the selection of {name} has no such setting; it takes"
-        message += f" {', '.join(takes) or 'none'}"
-    elif key in PART_ARGUMENTS:
         takes = [key for kind in PARTS for key in method.part(kind).arguments]
         message = f"none of its parts takes it; they take {', '.join(takes) or 'nothing'}"
+        if method.is_own:
+            message += "; set arguments of a selection of your own under selection_args"
     elif key in CLIPS:
         takes = [*method.part("surrogate").clips]
         message = f"the surrogate {method.surrogate} does not take it"
@@ -227,9 +223,15 @@ def _others(study: Study) -> Iterator[Problem]:
     if section.checkpoints:
         known = [str(checkpoint) for checkpoint in study.checkpoints()]
         yield from _unknown(("interventions", "checkpoints"), section.checkpoints, known)
-        usable = [name for name, preset in METHODS.items() if preset.spec.silences_candidates]
+        usable = [
+            name for name, preset in METHODS.items() if preset.part("selection").silences_candidates
+        ]
         method = study.method(section.method) if _is_sound(study, section.method) else None
-        if not method or not method.spec.silences_candidates or method.kl_coefficient > 0:
+        if (
+            not method
+            or not method.part("selection").silences_candidates
+            or method.kl_coefficient > 0
+        ):
             message = "is unknown, silences no candidates, or has a KL term"
             message += f"; choose from {', '.join([*usable, *study.methods])}"
             yield ("interventions", "method"), f"{section.method} {message}"

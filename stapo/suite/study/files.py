@@ -23,7 +23,7 @@ from typing import Any, NoReturn
 
 from stapo.core.checksums import file_sha256, file_sums
 from stapo.core.files import DamagedFileError, canonical, read_json
-from stapo.core.methods import SEED
+from stapo.core.methods.parts import SEED
 from stapo.suite.answers import Setting
 from stapo.suite.study.loader import StudyError, read_file, read_text, shown_path
 from stapo.suite.text import plain

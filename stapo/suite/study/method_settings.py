@@ -6,17 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, StringConstraints, create_model
 
-from stapo.core.methods import (
-    ARGUMENTS,
-    METHODS,
-    PAPER_DEFAULTS,
-    PARENTS,
-    PART_ARGUMENTS,
-    PARTS,
-    AggregationName,
-    Argument,
-    Method,
-)
+from stapo.core.methods import METHODS, PARENTS, PARTS, Method
+from stapo.core.methods.parts import ARGUMENTS, DEFAULTS, AggregationName, Argument
 from stapo.suite.study.fields import (
     PYTHON_NAME,
     Buffer,
@@ -50,6 +41,9 @@ FORMER_NAMES = {
 """Name of a part -> the name that it had before, which stays in fingerprints and in the configurations that
 results record, so that these remain valid. Study files may use it until the next version, with a warning."""
 NEW_NAMES = {former: name for name, former in FORMER_NAMES.items()}
+
+NAMED_PARTS = {kind: names for kind, names in PARTS.items() if kind != "selection"}
+"""Parts that a study chooses by name."""
 
 Arguments = dict[Annotated[str, StringConstraints(pattern=PYTHON_NAME)], Value]
 
@@ -130,8 +124,8 @@ else:
         "MethodSettings",
         __base__=_MethodSettings,
         __doc__=_MethodSettings.__doc__,
-        **{name: _field(argument) for name, argument in (ARGUMENTS | PART_ARGUMENTS).items()},
-        **{kind: _part(kind, names) for kind, names in PARTS.items()},
+        **{name: _field(argument) for name, argument in ARGUMENTS.items()},
+        **{kind: _part(kind, names) for kind, names in NAMED_PARTS.items()},
     )
 
 
@@ -147,12 +141,11 @@ def resolve(
     all_methods: Settings,
     trained: Settings | None = None,
 ) -> Method:
-    """Return a method with its settings in a study.
+    """Return a method with its settings in a study, and a source that says what differs.
 
-    The settings of a method are those of `METHODS`, overridden by the study's settings for all methods, then
-    by its settings for this method. A variant, which has a `base`, starts from the settings of that base in
-    the study, which its own settings override; all bases exist, and there is no cycle. The source also
-    mentions the training settings that differ from the study's.
+    Those of `METHODS` are overridden by the study's for all methods, then by those for this one. A variant
+    starts from its `base` in the study; all bases exist, and there is no cycle. `trained` are the training
+    settings that differ from the study's.
     """
     origin = origin_of(name, methods)
     if name == origin:
@@ -180,24 +173,19 @@ def origin_of(name: str, methods: Mapping[str, Settings]) -> str:
 def _as_variant(name: str, parent: Method) -> Method:
     """Return a method of `PARENTS`: its parent with the study's settings, and its own differences."""
     variant, usual = METHODS[name], METHODS[PARENTS[name]]
-    args = dict(variant.selection_args)
-    as_usual = args.items() & usual.selection_args.items()
-    args |= {key: parent.selection_args.get(key, value) for key, value in as_usual}
     differing = {key: value for key, value in vars(variant).items() if value != getattr(usual, key)}
-    return replace(parent, **{**differing, "selection_args": args})
+    args = dict(differing.pop("args", {}).items() - usual.args.items())
+    return _changed(parent, {**differing, **args})
 
 
 def _changed(method: Method, given: Settings) -> Method:
     args = {key: value for key, value in given.items() if key in ARGUMENTS}
-    parts = {key: value for key, value in given.items() if key in PART_ARGUMENTS}
-    others = {key: value for key, value in given.items() if key not in {**args, **parts}}
-    if parts:
-        others["part_args"] = {**method.part_args, **parts}
-    args |= others.pop("selection_args", {})
-    if "selection" in others:
+    fields = {key: value for key, value in given.items() if key not in args}
+    selection_args = fields.pop("selection_args", {})
+    if "selection" in fields:
         # Arguments of another selection are none of this one.
-        return replace(method, **others, selection_args=args)
-    return replace(method, **others, selection_args={**method.selection_args, **args})
+        fields["selection_args"] = selection_args
+    return replace(method, **fields, args={**method.args, **args})
 
 
 def _source(origin: Method, changes: Settings, is_variant: bool) -> str:
@@ -215,16 +203,15 @@ def _source(origin: Method, changes: Settings, is_variant: bool) -> str:
 
 
 def differences(origin: Method, method: Method) -> dict[str, Any]:
-    """Return the settings and selection arguments of a method that differ from those of another."""
-    settings = ["selection", "clip_low", "clip_high", "aggregation", "kl_coefficient", "dual_clip"]
+    """Return the settings of a method that have an effect and differ from those of another."""
+    before, after = (vars(each) | each.effective for each in (origin, method))
+    given = {**method.args, **method.selection_args}
     # In an order that does not depend on that of the keys in a file.
-    args = sorted(method.selection_args, key=lambda key: (key not in origin.selection_args, key))
-    pairs = {key: (origin.selection_args.get(key), method.selection_args[key]) for key in args}
-    part_args = sorted(method.part_args.items())
-    pairs |= {key: (origin.part_args.get(key), value) for key, value in part_args}
-    settings += [key for key in PAPER_DEFAULTS if key != "part_args"]
-    # All methods of a study may be given a clip that some do not take.
-    unused = {*CLIPS} - {*method.part("surrogate").clips}
-    pairs |= {k: (getattr(origin, k), getattr(method, k)) for k in settings if k not in unused}
-    changed = {key: new for key, (old, new) in pairs.items() if old != new}
+    names = sorted(given, key=lambda name: (name not in origin.args, name))
+    names += ["selection", "clip_low", "clip_high", "aggregation", "kl_coefficient", "dual_clip"]
+    changed = {
+        name: after[name]
+        for name in dict.fromkeys((*names, *DEFAULTS))
+        if name in {*method.effective, *DEFAULTS} and after[name] != before.get(name)
+    }
     return changed | ({"selection": named(method.selection_name)} if "selection" in changed else {})

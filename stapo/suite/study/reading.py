@@ -28,7 +28,7 @@ from stapo.core.files import (
     text_of,
     write_json,
 )
-from stapo.core.methods import METHODS, PARTS
+from stapo.core.methods import METHODS
 from stapo.suite.repository import CATALOGUE, STUDIES
 from stapo.suite.study.checks import cross_problems
 from stapo.suite.study.files import (
@@ -54,7 +54,7 @@ from stapo.suite.study.loader import (
     shown,
     shown_path,
 )
-from stapo.suite.study.method_settings import NEW_NAMES
+from stapo.suite.study.method_settings import NAMED_PARTS, NEW_NAMES
 from stapo.suite.study.study import Study
 
 CODE: tuple[Place, ...] = (
@@ -230,7 +230,7 @@ def _study(document: Document, is_read: bool) -> Study:
 
 
 def _former_names(raw: dict[str, Any]) -> Iterator[Problem]:
-    for kind in PARTS:
+    for kind in NAMED_PARTS:
         for section, place in matching(raw, ("methods", "*", kind)):
             if name := NEW_NAMES.get(str(section[kind])):
                 yield place, f"{section[kind]} is called {name} now; write {name}"

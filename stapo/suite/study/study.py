@@ -3,13 +3,15 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from pydantic import Field, PrivateAttr
 
 from stapo.core.files import canonical
-from stapo.core.methods import ARGUMENTS, METHODS, PARENTS, Args, Method, compared
+from stapo.core.methods import BASELINES, METHODS, PARENTS, PARTS, TARGETS, Method
+from stapo.core.methods.parts import Args
 from stapo.suite.answers import is_built_in
 from stapo.suite.study.fields import EndTokens, Name, Strict
 from stapo.suite.study.files import RowsFile, named
@@ -149,7 +151,7 @@ class Study(Strict):
         name = "stapo-v2" if is_v2 else "stapo"
         line = self.lineage(name)
         # In a cycle, which is a fault of the study, there is nothing to resolve.
-        return self._resolve(name).arguments if len({*line}) == len(line) else {}
+        return self._resolve(name).arguments_of("selection") if len({*line}) == len(line) else {}
 
     def title(self, name: str) -> str:
         """Return the title of a table's row: of a method, or of the base model."""
@@ -193,10 +195,14 @@ class Study(Strict):
 
     def compared(self) -> tuple[list[str], list[str]]:
         """Return the methods that the tables compare, and those that they compare them with."""
-        asked = self.compare
-        if asked is None:
+        if self.compare is None:
             return [], []
-        return compared(self.run.methods, asked.target or (), asked.baselines or ())
+        run = self.run.methods
+        targets, baselines = self.compare.target or [], self.compare.baselines or []
+        # Where the study names none, they are those of the paper that are run and not the other.
+        paper = [name for name in TARGETS if name in run and name not in baselines]
+        others = [name for name in BASELINES if name in run and name not in targets]
+        return targets or paper, baselines or others
 
     def runs(self) -> Iterator[TrainingRun]:
         """Yield every training."""
@@ -342,17 +348,20 @@ class Family:
 def families(study: Study) -> list[Family]:
     """Return all families of at least two methods of a study, by argument and then by the methods' order."""
     result = []
-    names = {"title", "source", "revision", "selection_args"}
-    for argument in (name for name, definition in ARGUMENTS.items() if not definition.choices):
+    names = {"title", "source", "revision", "args", "selection_args"}
+    declared = (part.arguments.items() for part in PARTS["selection"].values())
+    arguments = dict(chain.from_iterable(declared))
+    for argument in (name for name, definition in arguments.items() if not definition.choices):
         groups: dict[str, dict[float, str]] = {}
         for name in study.run.methods:
             method = study.method(name)
-            if argument in method.arguments:
+            taken = method.arguments_of("selection")
+            if argument in taken:
                 others = {key: value for key, value in vars(method).items() if key not in names}
-                others["arguments"] = {**method.arguments, argument: None}
+                others["effective"] = {**method.effective, argument: None}
                 key = canonical([others, study.training_of(name).model_dump()])
                 # Of methods with equal settings, the first one.
-                groups.setdefault(key, {}).setdefault(float(method.arguments[argument]), name)
+                groups.setdefault(key, {}).setdefault(float(taken[argument]), name)
         for members in groups.values():
             first = next(iter(members.values()))
             method, origin = study.method(first), METHODS[study.origin_of(first)]

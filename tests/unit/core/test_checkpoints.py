@@ -233,7 +233,7 @@ def test_a_longer_training_goes_on_from_a_shorter_one_with_the_same_bits(
 
 
 def test_what_a_penalty_remembers_goes_on_where_the_checkpoint_was(world, tmp_path):
-    method = replace(METHODS["adaptive-entropy"], part_args={"entropy_target": 9.0})
+    method = replace(METHODS["adaptive-entropy"], args={"entropy_target": 9.0})
     for steps in (2, 4):  # The second training resumes after the first.
         training = TRAINING.model_copy(update={"steps": steps})
         with patch.dict(rewards.BUILT_IN, boxed=parity_reward):

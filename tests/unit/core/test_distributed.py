@@ -109,7 +109,7 @@ def packed(world: Path, out: Path, masks: Path) -> None:
 
 def border_distance(case: str, seen: dict[str, torch.Tensor]) -> torch.Tensor:
     """Return how far each token is from a border of the selection: nats of entropy, or of log p."""
-    args, mask = METHODS[case].selection_args, seen["mask"]
+    args, mask = METHODS[case].arguments_of("selection"), seen["mask"]
     logps, entropies = seen["logps"].double(), at_resolution(seen["entropies"])
     if "fraction" in args:
         kept = math.ceil(args["fraction"] * int(mask.sum()))

@@ -23,8 +23,6 @@ ACTIVE = {
     "dppo": {"divergence": 0.01},
     "adaptive-entropy": {"entropy_target": 9.0},
     "cispo": {"ratio_cap": 1.02},
-}
-SELECTED = {
     "clip-cov": {"covariance_low": 0.1, "dropped_share": 0.1},
     "clip-cov-authors": {"covariance_low": 0.1, "dropped_share": 0.1},
     "mirror": {"tau_p": 0.02},
@@ -34,8 +32,7 @@ STATE = {"coefficient": 0.01}
 
 
 def method_of(name: str) -> Method:
-    changed = {"part_args": ACTIVE.get(name, {}), "selection_args": SELECTED.get(name, {})}
-    return replace(METHODS[name], **changed)
+    return replace(METHODS[name], args={**METHODS[name].args, **ACTIVE.get(name, {})})
 
 
 def run(base: Any, method: Method, batch: Any = None, **args: Any) -> Update:

@@ -47,7 +47,7 @@ def test_it_trains_the_method_it_is_given_or_that_of_its_settings(world, tmp_pat
     config = StapoConfig(str(tmp_path), **CPU, **SMALL, method="grpo")
     for _ in range(2):  # A second trainer takes the same settings.
         assert trainer(world, config).beta == 0.04
-    own = replace(STAPO, selection_args={**STAPO.selection_args, "tau_p": 0.9, "quantile": 0.9})
+    own = replace(STAPO, args={**STAPO.args, "tau_p": 0.9, "quantile": 0.9})
     trainer(world, config, method=own, on_metrics=records.append).train()
     assert records[0].num_candidates > records[0].num_silenced > 0
     config.epsilon = 0.1

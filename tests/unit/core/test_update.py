@@ -30,7 +30,8 @@ from torch import Tensor
 
 from stapo.core.conformance.trainers import RankAccelerator
 from stapo.core.loss import TokenTables, micro_batch_loss
-from stapo.core.methods import METHODS, SELECTION_SPECS, Part
+from stapo.core.methods import METHODS, PARTS
+from stapo.core.methods.parts import Part
 from stapo.core.metrics import rollout_mismatch
 from stapo.core.minibatch import MiniBatch
 from stapo.core.objective import SELECTIONS
@@ -133,7 +134,7 @@ def test_every_step_and_seed_draws_anew(base, monkeypatch) -> None:
         return mask
 
     monkeypatch.setitem(SELECTIONS, "drawing", drawing)
-    monkeypatch.setitem(SELECTION_SPECS, "drawing", Part(reads="all", draws=True))
+    monkeypatch.setitem(PARTS["selection"], "drawing", Part(reads="all", draws=True))
     monkeypatch.setattr(trainer, "state", copy.copy(trainer.state))
     for seed in range(4):
         for trainer.state.global_step in range(4):

@@ -47,12 +47,12 @@ def trainer(
         some = batch.take(torch.tensor(part))
         probabilities = getattr(some, f"{policies[0]}logps").exp()
         entropies = getattr(some, f"{policies[1]}entropies")
-        tau_p, q = method.selection_args["tau_p"], method.selection_args["quantile"]
+        tau_p, q = method.args["tau_p"], method.args["quantile"]
         rare = probabilities <= tau_p if tau_inclusive else probabilities < tau_p
         candidates = some.mask & (some.advantages > 0).unsqueeze(1) & rare
         keep[part] = some.mask
         if candidates.any() or empty == "raises":
-            pool = candidates if method.selection_args["scope"] == "candidates" else some.mask
+            pool = candidates if method.args["scope"] == "candidates" else some.mask
             threshold = torch.quantile(entropies[pool], q)
             low = entropies <= threshold if inclusive else entropies < threshold
             keep[part] = some.mask & ~(candidates & low)
@@ -139,7 +139,7 @@ def test_the_fixtures_follow_from_independent_loops(method):
             for key in ("logps", "old_logps", "advantages", "ref_logps")
         )
         read = old, batch.old_entropies.tolist(), advantages, batch.mask.tolist()
-        keep = oracle.SELECTIONS[name](*read, **fixture.method.selection_args)
+        keep = oracle.SELECTIONS[name](*read, **fixture.method.arguments_of("selection"))
         assert fixture.keep.tolist() == keep, fixture.name
         with_kl = {"ref": ref, "beta": fixture.method.kl_coefficient} if method == "grpo" else {}
         size = 1 if method == "grpo" else len(keep)

@@ -41,7 +41,7 @@ def loop(batch: MiniBatch, partition: Partition, method: Method) -> Update:
     leaf = batch.logps.clone().requires_grad_()
     loss = example("pytorch_loop").accumulate(
         lambda rows: leaf[rows], batch.old_logps, batch.old_entropies, batch.advantages, batch.mask,
-        [torch.tensor(rows) for rank in partition for rows in rank], **method.selection_args,
+        [torch.tensor(rows) for rank in partition for rows in rank], **method.arguments_of("selection"),
     )  # fmt: skip
     return Update(loss, leaf.grad)
 
@@ -49,7 +49,7 @@ def loop(batch: MiniBatch, partition: Partition, method: Method) -> Update:
 def trl(batch: MiniBatch, partition: Partition, method: Method) -> Update:
     trainer = copy.copy(trainers._shell())
     trainer.__class__ = type("Judged", (example("trl_grpo").S2TTrainer,), {})
-    trainer.selection = dict(method.selection_args)
+    trainer.selection = method.arguments_of("selection")
     trainer.accelerator = trainers.RankAccelerator.alone()
     trainer.accelerator.pad_across_processes = lambda value, dim: value
     tables = batch.old_logps, batch.old_entropies, None
@@ -81,7 +81,7 @@ def verl_update(batch: MiniBatch, partition: Partition, method: Method) -> Updat
     module = example("verl_policy_loss")
     advantages = batch.advantages.unsqueeze(1) * batch.mask
     tables = batch.old_logps, batch.old_entropies, advantages, batch.mask
-    keep = module.kept_tokens(*tables, 1, len(batch.mask), **method.selection_args)
+    keep = module.kept_tokens(*tables, 1, len(batch.mask), **method.arguments_of("selection"))
     info = {"batch_num_tokens": int(keep.sum()), "dp_size": len(partition)}
     info["global_batch_size"] = len(keep)
     low, high = method.clip_low, method.clip_high

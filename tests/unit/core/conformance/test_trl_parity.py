@@ -19,7 +19,7 @@ BONUS = {"use_adaptive_entropy": False, "_entropy_bonus_enabled": True, "entropy
 CASES: dict[str, tuple[Method, dict[str, Any]]] = {
     # TRL's epsilon_high is the cap of the ratio itself.
     "cispo": (
-        replace(METHODS["cispo"], part_args={"ratio_cap": 1.2}),
+        replace(METHODS["cispo"], args={"ratio_cap": 1.2}),
         {"loss_type": "cispo", "epsilon_high": 1.2},
     ),
     "gspo": (
@@ -31,7 +31,7 @@ CASES: dict[str, tuple[Method, dict[str, Any]]] = {
     "dr-grpo": (METHODS["dr-grpo"], {"loss_type": "dr_grpo", "max_completion_length": 9}),
     # TRL averages the bonus over all tokens, like the loss of this base.
     "entropy-bonus": (
-        replace(METHODS["entropy-bonus"], part_args={"entropy_coefficient": 0.02}),
+        replace(METHODS["entropy-bonus"], args={"entropy_coefficient": 0.02}),
         {"loss_type": "bnpo", "epsilon_high": 0.28, **BONUS},
     ),
 }  # fmt: skip

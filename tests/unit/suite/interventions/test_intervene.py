@@ -27,7 +27,7 @@ from stapo.suite.study.schema import Interventions
 from stapo.suite.training import rewards
 
 # A model of a few steps is uncertain: with the paper's tau_p it would have no candidates.
-OFTEN = replace(STAPO, selection_args={"tau_p": 0.02, "quantile": 0.75, "scope": "candidates"})
+OFTEN = replace(STAPO, args={"tau_p": 0.02, "quantile": 0.75, "scope": "candidates"})
 
 pytestmark = pytest.mark.rounding
 
@@ -87,8 +87,8 @@ def test_arms_silence_equally_many_tokens_and_measure_something(made):
 
 def test_methods_use_a_whole_rollout_from_the_same_weights_whatever_came_before(world, tmp_path):
     training = TRAINING.model_copy(update={"prompts_per_batch": 4, "prompts_per_mini_batch": 2})
-    held = replace(METHODS["lp-reg"], part_args={"unlikely_share": 0.5})
-    bonus = replace(METHODS["entropy-bonus"], part_args={"entropy_coefficient": 0.1})
+    held = replace(METHODS["lp-reg"], args={"unlikely_share": 0.5})
+    bonus = replace(METHODS["entropy-bonus"], args={"entropy_coefficient": 0.1})
     others = {"qae": METHODS["qae"], "held": held, "bonus": bonus}
     # The last one has a state, which the arms of the next repetition must not get.
     remembers = {"adaptive": METHODS["adaptive-entropy"]}

@@ -35,7 +35,7 @@ TABLE = [
     ('methods: {grpo: {tau_p: 0.1}, mine: {base: stapoo}, other: {tau_p: 0.1}}', [
         "methods.mine.base: unknown name 'stapoo'; did you mean stapo? known:",
         "methods.other: unknown name 'other'; known: grpo, 20-entropy,",
-        'methods.grpo.tau_p: the selection of grpo has no such setting; it takes none (s.yaml:3)']),
+        'methods.grpo.tau_p: none of its parts takes it; they take nothing (s.yaml:3)']),
     ('methods: {'
         'both: {base: stapo, surrogate: gspo}, cispo: {kept_low: 0.1, clip_high: 1}}', [
         'methods.both: the surrogate gspo has one ratio per response, of which no token can',

@@ -11,7 +11,7 @@ import pytest
 import yaml
 from hypothesis import given, strategies as st
 
-from stapo.core.methods import METHODS, PARTS, s2t_arguments
+from stapo.core.methods import METHODS, s2t_arguments
 from stapo.suite.exhibits import figure_names
 from stapo.suite.jobs import jobs_of
 from stapo.suite.repository import STUDIES
@@ -26,7 +26,7 @@ from stapo.suite.study import (
 )
 from stapo.suite.study.files import require_name
 from stapo.suite.study.loader import load_yaml
-from stapo.suite.study.method_settings import FORMER_NAMES
+from stapo.suite.study.method_settings import FORMER_NAMES, NAMED_PARTS
 from stapo.suite.study.reading import (
     published_content,
     read_resolved,
@@ -87,16 +87,16 @@ def test_a_variant_is_its_base_as_the_study_has_it(raw_study):
     found = parse_study(raw_study)
     assert all(found.method(name).dual_clip == 10.0 for name in (*METHODS, "mine", "mine-too"))
     heirs = ("stapo", "mine", "stapo-v2", "high-entropy", "random", "full-mask")
-    assert {found.method(name).selection_args["tau_p"] for name in heirs} == {0.01}
+    assert {found.method(name).args["tau_p"] for name in heirs} == {0.01}
     assert {found.training_of(name).group_size for name in (*heirs, "mine-too")} == {4}
     assert found.training_of("grpo") == found.training
     too = found.method("mine-too")
-    assert too.selection_args == {"tau_p": 0.02, "quantile": 0.5, "scope": "candidates"}
+    assert too.args == {"tau_p": 0.02, "quantile": 0.5, "scope": "candidates"}
     assert (too.clip_high, found.method("justrl").clip_high) == (0.4, 0.28)
     # What is STAPO's own in a built-in variant stays.
     v2 = {"tau_p": 0.01, "quantile": 0.80, "scope": "all"}
-    assert found.method("stapo-v2").selection_args == v2
-    assert METHODS["stapo"].selection_args["quantile"] == 0.75
+    assert found.method("stapo-v2").args == v2
+    assert METHODS["stapo"].args["quantile"] == 0.75
 
 
 def test_the_source_of_a_method_says_everything_that_was_changed(raw_study):
@@ -173,14 +173,19 @@ def test_a_study_has_one_threshold_of_s2t_for_all_its_methods(raw_study, changes
     assert made_by[0] == made_by[1]
     # A threshold of one's own stays.
     own = studies[1].method("full-mask")
-    assert s2t_arguments(own, studies[1].s2t())["tau_p"] == own.arguments["tau_p"]
+    assert s2t_arguments(own, studies[1].s2t())["tau_p"] == own.arguments_of("selection")["tau_p"]
 
 
 def test_former_names_of_parts_are_read_with_a_warning_and_stay_recorded(
     tmp_path, monkeypatch, capsys
 ):
     monkeypatch.chdir(tmp_path)
-    parts = [(kind, name) for kind in PARTS for name in PARTS[kind] if name in FORMER_NAMES]
+    parts = [
+        (kind, name)
+        for kind, names in NAMED_PARTS.items()
+        for name in names
+        if name in FORMER_NAMES
+    ]
     recorded = []
     for words in ({name: name for _, name in parts}, FORMER_NAMES):
         assert not capsys.readouterr().err

@@ -34,7 +34,7 @@ CURRENT = ("ratio", "current_probability", "current_entropy", "collision", "top_
 OF_GRADIENT = ("gradient_norm_sq", "lower_bound", "upper_bound")
 RECORDED = {
     **WHOLE,
-    "random": clipped("random", selection_args={**METHODS["random"].selection_args, **RARE}),
+    "random": clipped("random", args={**STAPO.args, **RARE}),
 }
 
 
@@ -132,7 +132,7 @@ def test_kinds_are_of_the_policy_that_the_selection_reads(base, name: str) -> No
     rare = oracle.candidates(logps.tolist(), ADVANTAGES, mask, args["tau_p"])
     tables = logps.tolist(), entropies.tolist(), ADVANTAGES, mask
     silenced = oracle.silence(*tables, **args)
-    keep = None if method.spec.draws else kept(method, (logps, entropies), batch)
+    keep = None if method.part("selection").draws else kept(method, (logps, entropies), batch)
     for i, (b, t) in enumerate(zip(found["row"], found["position"], strict=True)):
         kind = "other" if (b, t) not in rare else "retained" if silenced[b][t] else "silenced"
         assert (found["kind"][i], found["weight"][i]) == (kind, 1), (b, t)
@@ -140,7 +140,7 @@ def test_kinds_are_of_the_policy_that_the_selection_reads(base, name: str) -> No
         assert found["probability"][i] == pytest.approx(exp(logps[b, t]), rel=1e-3)
         assert keep is None or found["kept"][i] == keep[b][t]
     assert len(rare) == update.record["num_candidates"]
-    if "tau_p" in method.selection_args:
+    if "tau_p" in method.arguments_of("selection"):
         assert {*found["kind"]} == {*KINDS}
 
 
