@@ -34,7 +34,7 @@ CURRENT = ("ratio", "current_probability", "current_entropy", "collision", "top_
 OF_GRADIENT = ("gradient_norm_sq", "lower_bound", "upper_bound")
 RECORDED = {
     **WHOLE,
-    "random": clipped("random", args={**STAPO.args, **RARE}),
+    "random": clipped("random", args={**METHODS["stapo"].args, **RARE}),
 }
 
 
