@@ -132,7 +132,7 @@ def _names(constant: str) -> list[str]:
     """Return what stands in place of the braces: tables and figures by name."""
     exhibits = {"FIGURE": FIGURES, "TABLE": TABLES}.get(constant, {})
     lines = [f"- `{name}`: {one.title}{_condition(one)}" for name, one in exhibits.items()]
-    about = "[What the paper shows](../paper.md) and [findings](../findings.md) explain them.\n"
+    about = "[What the paper shows](../paper.md) explains them.\n"
     return ["\n".join(lines), "\n" + about] if lines else []
 
 

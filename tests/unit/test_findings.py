@@ -19,6 +19,7 @@ FINDINGS, RIVALS = "docs/findings.md", "docs/rivals.md"
 MARKED = "workflows/studies/marked/README.md"
 HALF = "training reward, last half"
 REWARD = f"{HALF} (primary)"
+ENTROPY = "entropy, last tenth [nats]"
 FIRST, LAST = (f"final accuracy, {which} decoding [%]" for which in ("first", "last"))
 Row = dict[str, str]
 
@@ -49,8 +50,8 @@ def later() -> Iterator[list[str]]:
 
 
 def trainings() -> Iterator[list[str]]:
-    # No entropy collapses.
-    found = [row for row in rows_of("endpoints") if row["Size"] == "all" and row["Mean"] != "100"]
+    shown = (REWARD, FIRST, LAST, "mean accuracy of the evaluation curve [%]", ENTROPY)
+    found = [row for row in rows_of("endpoints") if row["Size"] == "all" and row["Endpoint"] in shown]
     rows, ours = ([row for row in found if row["Method"] == name] for name in ("JustRL", "STAPO"))
     for row, stapo in zip(rows, ours, strict=True):
         means = [f"{float(one['Mean']):.3g}" for one in (row, stapo)]
@@ -93,7 +94,7 @@ def beside_justrl(study: str) -> dict[str, list[str]]:
             f"{float(touched['Tokens touched [%]']):.2g}",
             gap,
             f"{float(rows[FIRST]['Mean']):.1f}",
-            f"{float(rows['entropy, last tenth [nats]']['Mean']):.2f}",
+            f"{float(rows[ENTROPY]['Mean']):.2f}",
             stable["Exploded"],
         ]
     return cells
@@ -233,4 +234,4 @@ def sentences() -> Iterator[tuple[str, str]]:
 
 @pytest.mark.parametrize(("page", "numbers"), sentences())
 def test_a_sentence_has_the_numbers_of_the_results(page: str, numbers: str) -> None:
-    assert numbers in (ROOT / page).read_text()
+    assert numbers in " ".join((ROOT / page).read_text().split())
