@@ -51,7 +51,9 @@ def later() -> Iterator[list[str]]:
 
 def trainings() -> Iterator[list[str]]:
     shown = (REWARD, FIRST, LAST, "mean accuracy of the evaluation curve [%]", ENTROPY)
-    found = [row for row in rows_of("endpoints") if row["Size"] == "all" and row["Endpoint"] in shown]
+    found = [
+        row for row in rows_of("endpoints") if row["Size"] == "all" and row["Endpoint"] in shown
+    ]
     rows, ours = ([row for row in found if row["Method"] == name] for name in ("JustRL", "STAPO"))
     for row, stapo in zip(rows, ours, strict=True):
         means = [f"{float(one['Mean']):.3g}" for one in (row, stapo)]
