@@ -147,12 +147,37 @@ def keep_high_entropy(
     return without(mask, set(ordered[num_kept:]))
 
 
+def towards_entropy(
+    logps: Matrix,
+    entropies: Matrix,
+    advantages: Row,
+    mask: Bools,
+    tau_p: float = 0.002,
+    quantile: float = 0.75,
+    scope: str = "candidates",
+    target_entropy: float = 0.12,
+    entropy_width: float = 0.05,
+    negative_tau_p: float | None = 0.01,
+) -> Bools:
+    """Silence S2T's share of tokens above a mean entropy and, unless None, of the mirror's below it."""
+    mean = round(token_mean(entropies, mask) * 1024) / 1024
+    share = min(abs(mean - target_entropy) / entropy_width, quantile)
+    if mean > target_entropy:
+        return silence(logps, entropies, advantages, mask, tau_p, share, scope)
+    if mean == target_entropy or negative_tau_p is None:
+        return mask
+    mirrored = [-a for a in advantages]
+    return silence(logps, entropies, mirrored, mask, negative_tau_p, share, scope)
+
+
 SELECTIONS: dict[str, Callable[..., Bools]] = {
     "keep_all": lambda logps, entropies, advantages, mask: mask,
     "silence_spurious": silence,
     "silence_high_entropy": partial(silence, highest=True),
     "silence_candidates": silence_candidates,
     "keep_high_entropy": keep_high_entropy,
+    "silence_above_entropy": partial(towards_entropy, negative_tau_p=None),
+    "silence_towards_entropy": towards_entropy,
 }
 """Those of `stapo.core.objective.SELECTIONS` that draw none at random."""
 

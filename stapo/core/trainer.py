@@ -359,6 +359,7 @@ class StapoTrainer(ResumableTrainer):
             layout=self.layout,
             statistics="behaviour" if first else self.args.statistics,
             seed=seed,
+            step=self.state.global_step + 1,
             selected=tokens.selected if tokens else None,
             state=self.penalty_state,
             max_response_tokens=self.max_completion_length,

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from stapo.core.loss import LossSums, TokenTables, micro_batch_loss
-from stapo.core.methods.parts import SEED, Method
+from stapo.core.methods.parts import SEED, STEP, Method
 from stapo.core.metrics import measured
 from stapo.core.minibatch import Layout, MiniBatch, micro_batches_by_rank
 from stapo.core.objective import SELECTIONS, at_resolution
@@ -68,6 +68,7 @@ def accumulate_gradient(
     layout: Layout = "padded",
     statistics: Statistics = "behaviour",
     seed: int = 0,
+    step: int = 1,
     selected: Selected | None = None,
     keep: Tensor | None = None,
     state: State | None = None,
@@ -77,11 +78,11 @@ def accumulate_gradient(
     """Compute the loss of a whole mini-batch and accumulate its gradient in the parameters of `forward`.
 
     The mini-batch is the same on every rank; the responses of a group are consecutive rows. The budget of one
-    pass, `micro_batch_tokens`, counts prompts and responses in the `layout` of `forward`. A
-    random selection needs another `seed` in every step. `keep` (B, T) bool are the tokens that contribute,
-    None for those that the method selects; `state` is what its penalty remembers, None in its first step.
-    Candidates, which are counted under every method, have a probability below `tau_p`, by default the
-    method's own or STAPO's.
+    pass, `micro_batch_tokens`, counts prompts and responses in the `layout` of `forward`. `step` is the
+    number of the update, from 1; a random selection needs another `seed` in each. `keep` (B, T) bool are the
+    tokens that contribute, None for those that the method selects; `state` is what its penalty remembers,
+    None in its first step. Candidates, counted under every method, have a probability below `tau_p`, by
+    default the method's own or STAPO's.
 
     Returns:
         The loss, () without gradient, and a record with the fields that are known here; both are the same
@@ -101,7 +102,7 @@ def accumulate_gradient(
         logps, entropies = _current(forward, batch, method, ranks, local_parts)
 
     if keep is None:
-        keep = select(method, logps, entropies, batch.advantages, batch.mask, seed)
+        keep = select(method, logps, entropies, batch.advantages, batch.mask, seed, step)
         if method.is_own and ((total := ranks.sum(keep.float())) % ranks.number).any():
             cause = f"keeps other tokens on other ranks ({total.max():.0f} of {ranks.number})"
             raise ValueError(f"{method.selection_name}: {cause}; draw by the argument seed")
@@ -127,22 +128,30 @@ def next_state(method: Method, state: State | None, record: StepRecord) -> State
 
 
 def select(
-    method: Method, logps: Tensor, entropies: Tensor, advantages: Tensor, mask: Tensor, seed: int
+    method: Method,
+    logps: Tensor,
+    entropies: Tensor,
+    advantages: Tensor,
+    mask: Tensor,
+    seed: int,
+    step: int = 1,
 ) -> Tensor:
     """Return the (R, T) mask of tokens that a method keeps in a mini-batch of these rows alone.
 
     Entropies are rounded to a fixed resolution first, so that numerical noise does not decide between
-    equal ones. The shapes are (R, T) and (R,); the seed is for a random selection.
+    equal ones. The shapes are (R, T) and (R,); `seed` is for a random selection, `step` the number of the
+    update.
     """
-    tables = logps, at_resolution(entropies), advantages, mask
+    tables, given = (logps, at_resolution(entropies), advantages, mask), {SEED: seed, STEP: step}
     if isinstance(method.selection, str):
-        drawn = {SEED: seed} if method.part("selection").draws else {}
         arguments = method.arguments_of("selection")
-        return SELECTIONS[method.selection](*tables, **arguments, **drawn)
-    drawn = {SEED: seed} if SEED in inspect.signature(method.selection).parameters else {}
+        arguments |= {name: given[name] for name in method.part("selection").given}
+        return SELECTIONS[method.selection](*tables, **arguments)
+    parameters = inspect.signature(method.selection).parameters
+    taken = {name: value for name, value in given.items() if name in parameters}
     # Copies: a function that changes its arguments must not change the trainer's tables.
     copies = [table.clone() for table in tables]
-    keep: Tensor = method.selection(*copies, **method.selection_args, **drawn)
+    keep: Tensor = method.selection(*copies, **method.selection_args, **taken)
     _require_mask(keep, mask, method.selection_name)
     return keep
 

@@ -99,6 +99,12 @@ SELECTED: list[tuple[str, dict[str, Any]]] = [
         for scope in ("candidates", "all")
     ),
     ("silence_candidates", {"tau_p": 0.2}),
+    *(
+        (name, {"tau_p": 0.2, "scope": scope, "target_entropy": target, "entropy_width": width})
+        for name in ("silence_above_entropy", "silence_towards_entropy")
+        for scope in ("candidates", "all")
+        for target, width in ((0.3, 0.05), (0.8, 1.0), (1.2, 1.0))
+    ),
     *(("keep_high_entropy", {"fraction": share}) for share in (0.0, 0.1, 0.5, 1.0)),
 ]
 DRAWN: list[dict[str, float]] = [{}, *({"tau_p": 0.2, "quantile": level} for level in LEVELS)]

@@ -211,6 +211,18 @@ def test_controls_silence_as_many_tokens_as_s2t_and_rare_ones_of_wrong_answers()
     assert torch.equal(SELECTIONS["silence_spurious_negative"](*tables, **wide), opposite)
 
 
+def test_s2t_in_some_updates_is_s2t_in_these_and_nothing_in_others(rows) -> None:
+    logps, _, advantages, mask = rows
+    tables, rare = (logps, mask.double(), advantages, mask), {"tau_p": 0.5, "scope": "all"}
+    tables[1][0] = torch.arange(7)
+    s2t = SELECTIONS["silence_spurious"](*tables, **rare)
+    assert not s2t.equal(mask)
+    for step in range(1, 6):
+        among = {"first_update": 2, "last_update": 4, "step": step}
+        keep = SELECTIONS["silence_in_updates"](*tables, **rare, **among)
+        assert keep.equal(s2t if step in (2, 3, 4) else mask)
+
+
 def test_only_unlikely_tokens_of_wrong_answers_are_held_at_the_proxy(rows) -> None:
     logps, old, advantages, mask = rows
     proxy = (old + 0.1).masked_fill(torch.arange(7) == 1, float("-inf"))

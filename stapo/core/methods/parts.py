@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-SEED = "seed"
-"""Argument of a token selection that draws random numbers; it is no setting."""
+SEED, STEP = "seed", "step"
+"""Arguments of token selections that the update gives, and no study: for random numbers; its number."""
 
 Args = Mapping[str, float | str]
 """Argument of a part -> value."""
@@ -41,8 +41,8 @@ class Part:
     """Whether the method differs from one with the default part if all ratios are 1."""
     of_responses: bool = False
     """Whether a surrogate has one ratio for a whole response, of which no token can be silenced."""
-    draws: bool = False
-    """Whether it draws random numbers; it then has an argument `seed`."""
+    given: tuple[str, ...] = ()
+    """Arguments that the update gives: `SEED`, `STEP`."""
     silences_candidates: bool = False
     """Whether a selection silences candidates (A > 0, probability below tau_p) alone."""
 
@@ -66,6 +66,10 @@ TAU_P = _share(0.002, "Probability below which a token is rare")
 QUANTILE = _share(0.75, "Quantile of the entropies that is the threshold")
 SCOPE = Argument("candidates", "Tokens whose entropies give the threshold", ("candidates", "all"))
 S2T: dict[str, Any] = {"tau_p": TAU_P, "quantile": QUANTILE, "scope": SCOPE}
+TOWARDS: dict[str, Any] = {
+    "target_entropy": _number(0.12, "Mean entropy at which nothing is silenced, nats", gt=0),
+    "entropy_width": _number(0.05, "Distance from it at which the quantile would be 1, nats", gt=0),
+}
 COEFFICIENT = _number(1.0, "Coefficient of the penalty of a token", ge=0)
 CLIP = ("clip_low", "clip_high")
 
@@ -75,17 +79,33 @@ PARTS: dict[str, dict[str, Part]] = {
         "silence_spurious": _part(**S2T, reads="scope", silences_candidates=True),
         "silence_high_entropy": _part(**S2T, reads="scope", silences_candidates=True),
         "silence_random": _part(
-            tau_p=TAU_P, quantile=QUANTILE, reads="positive", draws=True, silences_candidates=True
+            tau_p=TAU_P,
+            quantile=QUANTILE,
+            reads="positive",
+            given=(SEED,),
+            silences_candidates=True,
         ),
         "silence_candidates": _part(tau_p=TAU_P, reads="positive", silences_candidates=True),
         "silence_spurious_negative": _part(**S2T, reads="all"),
-        "silence_matched": _part(**S2T, reads="scope", draws=True),
+        "silence_matched": _part(**S2T, reads="scope", given=(SEED,)),
+        "silence_above_entropy": _part(**S2T, **TOWARDS, reads="all", silences_candidates=True),
+        "silence_towards_entropy": _part(
+            **S2T, **TOWARDS, reads="all", negative_tau_p=_share(0.01, "tau_p of wrong answers")
+        ),
+        "silence_in_updates": _part(
+            **S2T,
+            reads="scope",
+            given=(STEP,),
+            silences_candidates=True,
+            first_update=_number(1, "First update in which tokens are silenced", ge=1),
+            last_update=_number(40, "Last one", ge=1),
+        ),
         "keep_high_entropy": _part(
             reads="all", fraction=_number(0.2, "Share of tokens that 20-Entropy keeps", gt=0, le=1)
         ),
         "clip_cov": _part(
             reads="all",
-            draws=True,
+            given=(SEED,),
             covariance_low=_number(1.0, "Covariance above which Clip-Cov drops tokens", ge=0),
             covariance_high=_number(5.0, "Covariance below which Clip-Cov drops tokens", gt=0),
             dropped_share=_share(2e-4, "Share of tokens that Clip-Cov drops"),

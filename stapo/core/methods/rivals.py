@@ -95,5 +95,23 @@ RIVALS: dict[str, Method] = {
         "as many random tokens with A > 0 as S2T would silence (ours): a control",
         selection="silence_matched",
     ),
+    "stapo-above-entropy": _rival(
+        "STAPO above 0.12 nats",
+        "S2T whose quantile falls to 0 as the mean entropy falls to a target (ours)",
+        selection="silence_above_entropy",
+        args={"tau_p": 0.05},
+    ),
+    "stapo-towards-entropy": _rival(
+        "STAPO towards 0.12 nats",
+        "the same, and its mirror below the target (ours)",
+        selection="silence_towards_entropy",
+        args={"tau_p": 0.05},
+    ),
+    "stapo-early": _rival(
+        "STAPO in updates 1 to 40",
+        "S2T in some updates of a training (ours): a control",
+        selection="silence_in_updates",
+        args={"tau_p": 0.05},
+    ),
 }
 """Name in study files and paths -> method."""

@@ -214,6 +214,101 @@ def silence_candidates(
     return mask & ~spurious_candidates(logps, advantages, mask, tau_p)
 
 
+def mean_entropy(entropies: Tensor, mask: Tensor) -> float:
+    """Return the mean entropy of the tokens of a mini-batch, rounded as thresholds are; 0 without any."""
+    if not mask.any():
+        return 0.0
+    return float(at_resolution(entropies[mask].double().mean()))
+
+
+def share_of(distance: float, width: float, largest: float) -> float:
+    """Return distance / width, between 0 and the largest share."""
+    return min(max(distance / width, 0.0), largest)
+
+
+def silence_above_entropy(
+    logps: Tensor,
+    entropies: Tensor,
+    advantages: Tensor,
+    mask: Tensor,
+    tau_p: float = 0.002,
+    quantile: float = 0.75,
+    scope: Scope = "candidates",
+    target_entropy: float = 0.12,
+    entropy_width: float = 0.05,
+) -> Tensor:
+    """Return the tokens kept by S2T with a quantile of min(quantile, (H - target) / width), at least 0.
+
+    H is the mean entropy of the mini-batch. At the target and below it, every token is kept.
+
+    Source: ours. The paper names adaptive thresholds as future work.
+    """
+    check_shapes(mask=mask, entropies=entropies)
+    above = mean_entropy(entropies, mask) - target_entropy
+    if (share := share_of(above, entropy_width, quantile)) == 0.0:
+        return mask.clone()
+    return silence_spurious(logps, entropies, advantages, mask, tau_p, share, scope)
+
+
+def silence_towards_entropy(
+    logps: Tensor,
+    entropies: Tensor,
+    advantages: Tensor,
+    mask: Tensor,
+    tau_p: float = 0.002,
+    quantile: float = 0.75,
+    scope: Scope = "candidates",
+    target_entropy: float = 0.12,
+    entropy_width: float = 0.05,
+    negative_tau_p: float = 0.01,
+) -> Tensor:
+    """Return the tokens kept by `silence_above_entropy`, or below the target by its mirror in wrong answers.
+
+    There the rule holds for A < 0 and tokens rarer than `negative_tau_p`, with a quantile of
+    min(quantile, (target - H) / width): silencing them raises the entropy.
+
+    Source: ours.
+    """
+    check_shapes(mask=mask, entropies=entropies)
+    below = target_entropy - mean_entropy(entropies, mask)
+    if below <= 0.0:
+        return silence_above_entropy(
+            logps,
+            entropies,
+            advantages,
+            mask,
+            tau_p,
+            quantile,
+            scope,
+            target_entropy,
+            entropy_width,
+        )
+    share = share_of(below, entropy_width, quantile)
+    return silence_spurious(logps, entropies, -advantages, mask, negative_tau_p, share, scope)
+
+
+def silence_in_updates(
+    logps: Tensor,
+    entropies: Tensor,
+    advantages: Tensor,
+    mask: Tensor,
+    tau_p: float = 0.002,
+    quantile: float = 0.75,
+    scope: Scope = "candidates",
+    first_update: float = 1,
+    last_update: float = 40,
+    step: int = 1,
+) -> Tensor:
+    """Return the tokens kept by S2T in some updates, counted from 1, and every token in the others.
+
+    Source: ours, a control.
+    """
+    if first_update <= step <= last_update:
+        return silence_spurious(logps, entropies, advantages, mask, tau_p, quantile, scope)
+    check_shapes(mask=mask, logps=logps, entropies=entropies, advantages=advantages)
+    return mask.clone()
+
+
 def keep_high_entropy(
     logps: Tensor, entropies: Tensor, advantages: Tensor, mask: Tensor, fraction: float = 0.2
 ) -> Tensor:
@@ -294,6 +389,9 @@ SELECTIONS: dict[str, Callable[..., Tensor]] = {
     "silence_spurious_negative": silence_spurious_negative,
     "silence_matched": silence_matched,
     "silence_candidates": silence_candidates,
+    "silence_above_entropy": silence_above_entropy,
+    "silence_towards_entropy": silence_towards_entropy,
+    "silence_in_updates": silence_in_updates,
     "clip_cov": clip_cov,
 }
 """Name to function, all with the leading arguments (logps, entropies, advantages, mask)."""

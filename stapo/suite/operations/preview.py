@@ -82,7 +82,7 @@ def _kept(method: Method, frame: Any, step: int) -> Any:
     advantages = torch.zeros(shape[0])
     advantages[rows] = torch.tensor(frame["advantage"].to_numpy(), dtype=torch.float32)
     try:
-        keep = select(with_selection(method), logps, entropies, advantages, mask, step)
+        keep = select(with_selection(method), logps, entropies, advantages, mask, step, step)
     except TypeError as error:
         raise StudyError([str(error)]) from error
     return keep[rows, columns].numpy()

@@ -23,7 +23,7 @@ from typing import Any, NoReturn
 
 from stapo.core.checksums import file_sha256, file_sums
 from stapo.core.files import DamagedFileError, canonical, read_json
-from stapo.core.methods.parts import SEED
+from stapo.core.methods.parts import SEED, STEP
 from stapo.suite.answers import Setting
 from stapo.suite.study.loader import StudyError, read_file, read_text, shown_path
 from stapo.suite.text import plain
@@ -181,7 +181,7 @@ def selection_arguments(reference: str, given: Arguments) -> Arguments:
     # Of positional arguments, the last ones have defaults.
     written = [*taken.defaults, *taken.kw_defaults]
     literals = dict(zip(names[::-1], map(_literal, written[::-1]), strict=False))
-    defaults = {key: literals.get(key) for key in names[TABLES:] if key != SEED}
+    defaults = {key: literals.get(key) for key in names[TABLES:] if key not in (SEED, STEP)}
     usable = {key: value for key, value in defaults.items() if value is not None}
     message = "needs a default that is a finite number or a text"
     errors = [f"{name}: argument {k} of {function} {message}" for k in defaults if k not in usable]

@@ -32,9 +32,9 @@ def test_the_declared_arguments_are_those_of_the_function_with_its_defaults(kind
         spec, parameters = PARTS[kind][name], inspect.signature(function).parameters
         assert list(parameters)[: len(leading)] == leading, name
         own = {key: one.default for key, one in [*parameters.items()][len(leading) :]}
-        assert ("seed" in own) == spec.draws, name
+        assert own.keys() & {"seed", "step"} == {*spec.given}, name
         # Given by the caller: the random numbers, clips, the proxy, and what a penalty remembers.
-        given = {"seed", "clips", *spec.clips, "proxy"}
+        given = {"seed", "step", "clips", *spec.clips, "proxy"}
         given |= {*PENALTIES[name].initial} if kind == "penalty" else set()
         declared = {key: one.default for key, one in spec.arguments.items()}
         assert {key: one for key, one in own.items() if key not in given} == declared, name

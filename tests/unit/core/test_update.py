@@ -134,7 +134,7 @@ def test_every_step_and_seed_draws_anew(base, monkeypatch) -> None:
         return mask
 
     monkeypatch.setitem(SELECTIONS, "drawing", drawing)
-    monkeypatch.setitem(PARTS["selection"], "drawing", Part(reads="all", draws=True))
+    monkeypatch.setitem(PARTS["selection"], "drawing", Part(reads="all", given=("seed",)))
     monkeypatch.setattr(trainer, "state", copy.copy(trainer.state))
     for seed in range(4):
         for trainer.state.global_step in range(4):

@@ -132,7 +132,7 @@ def test_kinds_are_of_the_policy_that_the_selection_reads(base, name: str) -> No
     rare = oracle.candidates(logps.tolist(), ADVANTAGES, mask, args["tau_p"])
     tables = logps.tolist(), entropies.tolist(), ADVANTAGES, mask
     silenced = oracle.silence(*tables, **args)
-    keep = None if method.part("selection").draws else kept(method, (logps, entropies), batch)
+    keep = None if method.part("selection").given else kept(method, (logps, entropies), batch)
     for i, (b, t) in enumerate(zip(found["row"], found["position"], strict=True)):
         kind = "other" if (b, t) not in rare else "retained" if silenced[b][t] else "silenced"
         assert (found["kind"][i], found["weight"][i]) == (kind, 1), (b, t)
