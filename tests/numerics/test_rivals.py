@@ -148,9 +148,8 @@ def test_weights_are_those_of_their_formulas(rows) -> None:
     amplify = WEIGHTINGS["stare"]
     found = amplify(logps, entropies, advantages, mask, surprising_share=0.3)
     rarest = sorted(logps[0].tolist())
-    assert [value == 1.1 for value in found[0].tolist()] == [
-        value in rarest[:2] for value in logps[0].tolist()
-    ]
+    amplified = [value in rarest[:2] for value in logps[0].tolist()]
+    assert [value == 1.1 for value in found[0].tolist()] == amplified
     assert (found[1:] == 1).all()
     # Whatever the size of A; at the threshold a token is not below it, and at the gate nothing is amplified.
     exact = amplify(logps, entropies, advantages / 100, mask, 1 / (len(rarest) - 1))
@@ -242,15 +241,10 @@ def test_only_unlikely_tokens_of_wrong_answers_are_held_at_the_proxy(rows) -> No
     assert found.dtype == logps.dtype
     # At the threshold a token is not below it, and one that the proxy makes as likely is not held.
     lowest, where = min((logps[1, t].item(), t) for t in range(LENGTHS[1]) if t != 1)
-    for share, other, held in (
-        (0.5, proxy, 1),
-        (0.5, logps, 0),
-        (values.index(lowest) / 17, proxy, 0),
-    ):
-        one = penalty.coefficients(
-            logps, logps, advantages, mask, proxy=other, unlikely_share=share
-        )
-        assert one[1, where] == held
+    cases = (0.5, proxy, 1), (0.5, logps, 0), (values.index(lowest) / 17, proxy, 0)
+    for share, other, held in cases:
+        given = {"proxy": other, "unlikely_share": share}
+        assert penalty.coefficients(logps, logps, advantages, mask, **given)[1, where] == held
     leaf = logps.clone().requires_grad_()
     quantities = penalty.quantity(leaf, leaf, proxy).masked_fill(~mask, 0.0)
     quantities.sum().backward()

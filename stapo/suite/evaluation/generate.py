@@ -67,9 +67,9 @@ class _Asked:
         samples = range(self.benchmark.config["samples"])
         for problem, row in enumerate(self.rows):
             responses = [have[problem, sample] for sample in samples]
-            columns = ([getattr(r, name) for r in responses] for name in COLUMNS)
+            texts, tokens, cut = ([getattr(r, name) for r in responses] for name in COLUMNS)
             engines = sorted({response.engine for response in responses})
-            answered.append(AnsweredProblem(problem, *row, *columns, engines, made_by))
+            answered.append(AnsweredProblem(problem, *row, texts, tokens, cut, engines, made_by))
         write_responses(self.benchmark.output, answered)
 
 

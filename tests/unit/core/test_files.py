@@ -69,9 +69,7 @@ def test_a_file_written_atomically_has_no_unfinished_line_and_every_field(tmp_pa
     with pytest.raises(DamagedFileError, match=r"published:2: no b; remove it and run snakemake"):
         read_published(path, ["a", "b"])
     path.write_bytes(path.read_bytes()[:-2])
-    with pytest.raises(
-        DamagedFileError, match=r"published:2: truncated, the last line has no line end"
-    ):
+    with pytest.raises(DamagedFileError, match=r"published:2: truncated, the last line has no"):
         read_published(path, ["a"])
     assert read_published(tmp_path / "absent") == []
 

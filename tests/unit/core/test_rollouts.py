@@ -205,10 +205,8 @@ def test_prompts_over_the_limit_are_left_out_and_counted(world, tmp_path, capsys
     assert "2 prompts; 2 left out, longer than 5 tokens" in capsys.readouterr().out
     assert read_json(tmp_path / "provenance.json")["prompts_too_long"] == 2
 
-    with pytest.raises(
-        StudyError,
-        match=r"training\.max_prompt_tokens: all 4 prompts are longer .*; increase the limit",
-    ):
+    told = r"training\.max_prompt_tokens: all 4 prompts are longer .*; increase the limit"
+    with pytest.raises(StudyError, match=told):
         train(world / "base", tmp_path / "none", questions, max_prompt_tokens=4, instruction="=")
 
 

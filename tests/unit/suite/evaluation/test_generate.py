@@ -96,14 +96,9 @@ def test_damaged_and_altered_responses_are_generated_again(model, tmp_path, caps
     (store,) = (tmp_path / "work").glob("chain-2-*.jsonl")
     lines = store.read_text().splitlines(keepends=True)
     # An altered text, another sample, a wrong type, a line of another store.
-    changes = {
-        3: {"text": "?"},
-        50: {"sample": 100},
-        99: {"num_tokens": "7"},
-        150: {"checksum": "0"},
-    }
-    for number, change in changes.items():
-        lines[number] = json.dumps({**json.loads(lines[number]), **change}) + "\n"
+    changes = ("text", "?"), ("sample", 100), ("num_tokens", "7"), ("checksum", "0")
+    for number, (name, value) in zip((3, 50, 99, 150), changes, strict=True):
+        lines[number] = json.dumps({**json.loads(lines[number]), name: value}) + "\n"
     lines[180] = lines[180][:40] + "\n"
     # A kill within a line leaves its beginning.
     store.write_text("".join(lines[:-1]) + lines[-1][:17])
@@ -121,9 +116,7 @@ def test_responses_belong_to_whole_weights_and_not_to_how_they_were_made(model, 
     weights = load_file(copy / "model.safetensors")
     weights["model.norm.weight"] *= 1.5
     save_file(weights, copy / "model.safetensors", {"format": "pt"})
-    with pytest.raises(
-        DamagedFileError, match=r"model\.safetensors: missing, truncated or corrupt"
-    ):
+    with pytest.raises(DamagedFileError, match=r"model\.safetensors: missing, truncated or"):
         answer(copy, tmp_path)
     write_sums(copy)
     assert answer(copy, tmp_path) == 200

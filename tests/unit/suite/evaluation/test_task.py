@@ -23,7 +23,7 @@ from stapo.suite.evaluation.task import (
 from stapo.suite.models.worlds import is_held_out
 from stapo.suite.records.responses import AnsweredProblem
 from stapo.suite.repository import BENCHMARKS
-from stapo.suite.study import StudyError, parse_study, read_study
+from stapo.suite.study import StudyError, checks, parse_study, read_study
 from stapo.suite.study.files import rows_checksum
 from stapo.suite.tasks import INSTRUCTION, TASK_PREFIX, benchmark_definitions
 
@@ -111,10 +111,8 @@ def test_rows_without_a_known_checksum_are_taken_and_summed(tmp_path, monkeypatc
     monkeypatch.setenv(DATA_DIR, str(tmp_path))
     metadata = benchmark_definitions()["hmmt-feb-2026"]["metadata"]
     found = benchmark_rows(metadata)
-    assert found[:2] == [
-        {"question": "0?", "answer": rows[0]["answer"]},
-        {"question": "1?", "answer": "1"},
-    ]
+    assert [row["question"] for row in found[:2]] == ["0?", "1?"]
+    assert [row["answer"] for row in found[:2]] == [rows[0]["answer"], "1"]
     assert f"SHA-256 {rows_checksum(found)}: not known to its task file" in capsys.readouterr().out
     with pytest.raises(ValueError, match="expected 30 rows, found 33"):
         benchmark_rows({**metadata, "rows": 30})
@@ -129,10 +127,8 @@ def test_a_folder_of_a_benchmark_is_found_as_in_justrls_repository(tmp_path, mon
 
 
 def test_the_first_rows_are_asked_and_all_are_checked(tmp_path, monkeypatch, raw_study):
-    raw_study["benchmarks"] |= {
-        "chain-2": {"samples": 2, "rows": 3},
-        "chain-3": {"samples": 2, "rows": 100},
-    }
+    rows = {"chain-2": 3, "chain-3": 100}
+    raw_study["benchmarks"] |= {n: {"samples": 2, "rows": count} for n, count in rows.items()}
     study = parse_study(raw_study)
     task, whole = study.task("chain-2"), benchmark_definitions()
     assert study.task("chain-3") == whole["chain-3"]
@@ -158,22 +154,15 @@ def test_unknown_keys_of_a_task_file_are_errors(raw_study, monkeypatch):
     """lm-eval has more keys, which would change its questions and not the pipeline's."""
     tasks = benchmark_definitions()
     chain = tasks["chain-2"]
-    odd = {
-        **chain,
-        "description": "Be brief.",
-        "metadata": {**chain["metadata"], "n": 1, "answer": "box"},
-    }
-    monkeypatch.setattr(
-        "stapo.suite.study.checks.benchmark_definitions", lambda: {**tasks, "chain-2": odd}
-    )
+    metadata = {**chain["metadata"], "n": 1, "answer": "box"}
+    odd = {**chain, "description": "Be brief.", "metadata": metadata}
+    monkeypatch.setattr(checks, "benchmark_definitions", lambda: {**tasks, "chain-2": odd})
     with pytest.raises(StudyError) as caught:
         parse_study(raw_study)
     assert [line.partition(" in its")[0] for line in caught.value.errors] == [
         f"benchmarks.chain-2: {key}" for key in ("description", "metadata.n", "metadata.answer")
     ]
-    with pytest.raises(
-        ValueError, match=r"metadata\.answer in its task file: expected boxed, last"
-    ):
+    with pytest.raises(ValueError, match=r"metadata\.answer in its task file: expected boxed"):
         load_rows(**odd["metadata"])
 
 
@@ -219,16 +208,12 @@ def test_lm_evals_metric_counts_every_response(tasks):
 def test_lm_eval_asks_and_reads_answers_as_the_task_says(tmp_path):
     source = BENCHMARKS / "tiny" / "chain-3.yaml"
     text = source.read_text().replace("_base.yaml", str(source.parent / "_base.yaml"))
-    (tmp_path / "t.yaml").write_text(
-        text + '  answer: {after: "####"}\n  instruction: " Briefly."\n'
-    )
+    more = '  answer: {after: "####"}\n  instruction: " Briefly."\n'
+    (tmp_path / "t.yaml").write_text(text + more)
     name = TASK_PREFIX + "chain-3"
     loaded = TaskManager(include_path=str(tmp_path), include_defaults=False).load([name])
-    assert (
-        loaded["tasks"][name]
-        .doc_to_text(loaded["tasks"][name].test_docs()[0])
-        .endswith(" Briefly.")
-    )
+    task = loaded["tasks"][name]
+    assert task.doc_to_text(task.test_docs()[0]).endswith(" Briefly.")
     model = FirstRight()
     model.form = "#### %s"
     results = evaluate(model, loaded, bootstrap_iters=0, limit=3)
