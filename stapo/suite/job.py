@@ -157,11 +157,7 @@ class Jobs:
             yield from self.all(stage)
 
     def select(self, stage: str, name: str) -> list[Job]:
-        """Return the job of that name, or those whose names begin with it; all for the empty name.
-
-        Raises:
-            StudyError: there is none, with the names that there are.
-        """
+        """Return the job of that name, or those whose names begin with it; all for the empty name."""
         if stage not in self.stages:
             known = ", ".join(self.stages)
             raise StudyError([f"stage: unknown name {stage!r}; known: {known}"])

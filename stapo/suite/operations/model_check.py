@@ -44,11 +44,7 @@ note = partial(Line, is_error=False)
 
 
 def model_lines(study: Study) -> list[str]:
-    """Return lines about the models of a study that are not built from scratch.
-
-    Raises:
-        StudyError: one line for each reason why a model cannot be trained or evaluated as the study says.
-    """
+    """Return lines about the models of a study; a `StudyError` has what cannot be trained or evaluated."""
     report: list[Line] = []
     for size in study.run.sizes:
         model = study.models[size]
@@ -56,10 +52,13 @@ def model_lines(study: Study) -> list[str]:
             report += _unwritable(study, size, model)
             continue
         folder, name = _folder(study, size), _name(model)
-        lines = [note(_absent(model))] if folder is None else _read(study, folder)
-        for text, is_error in lines:
-            if folder is not None:
-                text = text.removeprefix(f"{folder}: ").removeprefix(f"{shown_path(folder)}: ")
+        if folder is None:
+            fetch = "`stapo fetch STUDY`, then " * isinstance(model, HubModel | WheelModel)
+            absent = f"not checked, since there is no folder of it yet; {fetch}Snakemake makes it"
+            report.append(note(f"models.{size}: {name}: {absent}"))
+            continue
+        for text, is_error in _read(study, folder):
+            text = text.removeprefix(f"{folder}: ").removeprefix(f"{shown_path(folder)}: ")
             report.append(Line(f"models.{size}: {name}: {text}", is_error))
     if errors := [line.text for line in report if line.is_error]:
         raise StudyError(errors)
@@ -85,17 +84,9 @@ def _unwritable(study: Study, size: str, model: TinyModel) -> Iterator[Line]:
 
 
 def _name(model: HubModel | FolderModel | GgufModel | WheelModel) -> str:
-    if isinstance(model, HubModel):
-        return model.hub
-    if isinstance(model, WheelModel):
-        return model.wheel
+    if isinstance(model, HubModel | WheelModel):
+        return model.hub if isinstance(model, HubModel) else model.wheel
     return shown_path(Path(model.path if isinstance(model, FolderModel) else model.gguf))
-
-
-def _absent(model: HubModel | FolderModel | GgufModel | WheelModel) -> str:
-    fetched = isinstance(model, HubModel | WheelModel)
-    made = "`stapo fetch STUDY`, then Snakemake makes it" if fetched else "Snakemake makes it"
-    return f"not checked, since there is no folder of it yet; {made}"
 
 
 def _folder(study: Study, size: str) -> Path | None:
@@ -201,14 +192,10 @@ def _prompts(study: Study, tokenizer: Any) -> Iterator[Line]:
     if QUESTION not in shown:
         yield Line("its chat template leaves out the question; correct chat_template.jinja")
     elif study.run.methods and not isinstance(study.data, HubData):
-        chats = [
-            chat_prompt(row["question"], training.instruction) for row in local_rows(study.data)
-        ]
-        limit = training.max_prompt_tokens
+        rows, limit = local_rows(study.data), training.max_prompt_tokens
+        chats = (chat_prompt(row["question"], training.instruction) for row in rows)
         if long := sum(prompt_tokens(tokenizer, chat) > limit for chat in chats):
-            message = f"{long:,} of {len(chats):,} prompts are longer than {limit} tokens"
+            message = f"{long:,} of {len(rows):,} prompts are longer than {limit} tokens"
             message += " (training.max_prompt_tokens)"
-            if long == len(chats):
-                yield Line(f"{message}; increase it")
-            else:
-                yield note(f"{message} and are left out")
+            is_all = long == len(rows)
+            yield Line(f"{message}{'; increase it' if is_all else ' and are left out'}", is_all)

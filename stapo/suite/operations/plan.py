@@ -215,9 +215,6 @@ def plan(study: Study, gpu: str = "h200", gpus: int = 8) -> dict[tuple[str, str]
     Of all jobs together: `jobs`, `hours` one after another, `gpu_hours`, and `disk`, the bytes of the results
     and of one step checkpoint of each training. `memory` are the bytes of the largest job, 0 on GPUs, and for
     stages of which none are estimated. `gpus` are those of one training; 1 on a CPU.
-
-    Raises:
-        StudyError: an unknown device, or models of unknown shape.
     """
     if gpu not in DEVICES:
         raise StudyError([f"--gpu: unknown device {gpu!r}; known: {', '.join(DEVICES)}"])
@@ -250,9 +247,7 @@ def _cost(study: Study, job: Job, size: str, device: Device, gpus: int) -> tuple
         return seconds, weights * (1 + len(study.kept_steps()) + STATES_PER_PARAMETER)
     if job.stage == "intervene":
         return intervene_seconds(study, size, device), 0.0
-    responses = sum(
-        study.problems(name) * settings["samples"] for name, settings in job.rerun_on.items()
-    )
+    responses = sum(map(study.responses, job.rerun_on))
     tokens = responses * MEAN_LENGTH * study.evaluation.max_response_tokens
     # Twice: in work and in results.
     return answer_seconds(study, size, device, responses), 2 * tokens * TEXT_BYTES

@@ -34,10 +34,6 @@ def preview(reference: str, study: Study, console: Console) -> None:
     """Print how many recorded tokens a selection drops, by sign of A and probability, and ten examples.
 
     The module of `FILE.py:function` is executed; the trainings of the study are finished.
-
-    Raises:
-        StudyError: no such file or function, an argument without a usable default, or an error in it.
-        DamagedFileError: the study has no token records.
     """
     method = replace(
         METHODS["justrl"],

@@ -156,9 +156,8 @@ def _unfinished(status: Progress, work: Path | None, log: Path | None) -> Progre
         # Locks of another host are not seen here.
         news = max([since, *(modified(path) for path in work.glob("*.jsonl"))])
         message = f"on {host}; last news {span(time.time() - news)} ago"
-        return replace(
-            status, state="running", note="; ".join(filter(None, (message, status.note)))
-        )
+        note = "; ".join(filter(None, (message, status.note)))
+        return replace(status, state="running", note=note)
     if error:
         state, note = ("stopped", BY_SIGNAL) if CTRL_C.search(error) else ("failed", error)
     else:
@@ -223,10 +222,7 @@ def _answered(
     jobs: Jobs, status: Progress, job: Job, work: Path, scored: Mapping[Job, bool]
 ) -> Progress:
     """Return how many responses there are; those that are scored count, wherever they are."""
-    asked = {
-        name: jobs.study.problems(name) * settings["samples"]
-        for name, settings in job.rerun_on.items()
-    }
+    asked = {name: jobs.study.responses(name) for name in job.rerun_on}
     done = {name: scored[jobs.job("score", f"{job.name}/{name}")] for name in asked}
     responses = sum(n if done[name] else min(_stored(work, name), n) for name, n in asked.items())
     total = sum(asked.values())

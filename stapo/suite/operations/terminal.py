@@ -86,9 +86,8 @@ class Terminal(logging.Handler):
         with suppress(StudyError):  # Models of unknown shape.
             costs = plan(self.study, *self.on)
             for stage in {stage for stage, _ in costs}:
-                cost = sum(
-                    (c for (priced, _), c in costs.items() if priced == stage), Counter[str]()
-                )
+                priced = (cost for (name, _), cost in costs.items() if name == stage)
+                cost = sum(priced, Counter[str]())
                 self.planned[stage] = 3600 * cost["hours"] / cost["jobs"]
         self.left.update({k: n for k, n in record.stats.items() if not NO_JOB.match(k)})
         counts = ", ".join(f"{count} {rule}" for rule, count in self.left.items())
