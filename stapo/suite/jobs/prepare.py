@@ -83,9 +83,7 @@ def model_settings(model: Model | HubModel) -> dict[str, Any]:
 def verifier_settings(study: Study) -> dict[str, Any]:
     """Return what determines the verifier's directory; nothing without a verifier."""
     verifier = study.evaluation.verifier
-    if verifier is None:
-        return {}
-    return {**verifier.model_dump(), "template": verifier.template}
+    return {**verifier.model_dump(), "template": verifier.template} if verifier else {}
 
 
 def _base(jobs: Jobs) -> Iterator[Job]:

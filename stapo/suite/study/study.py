@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, product
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -206,10 +206,8 @@ class Study(Strict):
 
     def runs(self) -> Iterator[TrainingRun]:
         """Yield every training."""
-        for size in self.run.sizes:
-            for method in self.run.methods:
-                for seed in self.run.seeds:
-                    yield TrainingRun(size, method, seed)
+        for names in product(self.run.sizes, self.run.methods, self.run.seeds):
+            yield TrainingRun(*names)
 
     def full_steps(self) -> range:
         """Return the optimiser steps, before the last, whose weights answer everything."""
