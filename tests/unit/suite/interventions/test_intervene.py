@@ -67,6 +67,7 @@ def bytes_of(job: InterventionJob) -> list[bytes]:
     return [job.out.with_suffix(suffix).read_bytes() for suffix in (".json", ".parquet")]
 
 
+@pytest.mark.slow
 def test_arms_silence_equally_many_tokens_and_measure_something(made):
     first, second = read_intervention(made.out).repetitions
     assert (first.tokens, first.entropy) != (second.tokens, second.entropy)
@@ -85,6 +86,7 @@ def test_arms_silence_equally_many_tokens_and_measure_something(made):
         assert all(arm.kl > 0 and arm.entropy != one.entropy for arm in one.arms.values())
 
 
+@pytest.mark.slow
 def test_methods_use_a_whole_rollout_from_the_same_weights_whatever_came_before(world, tmp_path):
     training = TRAINING.model_copy(update={"prompts_per_batch": 4, "prompts_per_mini_batch": 2})
     held = replace(METHODS["lp-reg"], args={"unlikely_share": 0.5})
@@ -107,6 +109,7 @@ def test_methods_use_a_whole_rollout_from_the_same_weights_whatever_came_before(
         assert one.methods["justrl"].kl != one.arms[NOTHING].kl
 
 
+@pytest.mark.slow
 def test_a_stop_loses_the_repetition_in_progress_and_no_bit_changes(made, world, tmp_path):
     job, numbers = job_of(world, tmp_path), []
     original = trial.Trial.record
@@ -132,6 +135,7 @@ def test_too_few_prompts_are_an_error(world, tmp_path):
         intervene(job_of(world, tmp_path, settings=settings))
 
 
+@pytest.mark.slow
 def test_gradients_of_tokens_are_off_by_default_and_change_nothing_else(made, world, tmp_path):
     assert b"gradients" not in made.out.read_bytes()
     settings = made.settings.model_copy(update={"gradient_tokens": 2})

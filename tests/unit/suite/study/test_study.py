@@ -337,6 +337,7 @@ def permuted(value, rng):
     return [permuted(one, rng) for one in value] if isinstance(value, list) else value
 
 
+@pytest.mark.slow
 def test_no_fingerprint_depends_on_the_order_of_keys(tmp_path, monkeypatch):
     """Otherwise `status`, which reads another text than Snakemake, would contradict it."""
     monkeypatch.chdir(tmp_path)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
+import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
 from rich.console import Console
@@ -57,6 +58,7 @@ def has_paths_and_rules_of_its_own(study: Study) -> None:
     assert len(set(titles)) == len(titles)
 
 
+@pytest.mark.slow
 @settings(
     max_examples=150, derandomize=True, deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],

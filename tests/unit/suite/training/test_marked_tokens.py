@@ -1,5 +1,6 @@
 """Marks of recorded tokens: those of the builder's reader, for the whole response that was sampled."""
 
+import pytest
 from training_jobs import run
 
 from stapo.suite.models import marked
@@ -12,6 +13,7 @@ from stapo.suite.training.prompts import write_prompts
 BUILDER = "marked-chains"
 
 
+@pytest.mark.slow
 def test_recorded_tokens_are_marked_in_a_world_that_knows_them(tmp_path):
     settings = TinyModel(builder=BUILDER, supervised_steps=120, supervised_batch=48, hidden_size=64)
     build_tiny(settings, tmp_path / "base")
