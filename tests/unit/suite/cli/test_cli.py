@@ -60,9 +60,8 @@ def test_one_line_and_the_right_code(run, arguments, code, line):
         assert (found, list(json.loads(document))) == (code, ["errors"])
 
 
-def caused(error: Exception, cause: Exception) -> Exception:
-    error.__cause__ = cause
-    return error
+HIDDEN = KeyError("x")
+HIDDEN.__cause__ = OSError(errno.ENOSPC, "No space left on device")
 
 
 @pytest.mark.parametrize(
@@ -73,10 +72,7 @@ def caused(error: Exception, cause: Exception) -> Exception:
         # What writers of weights and tokenizers raise, and a library that hides its cause.
         (RuntimeError("[enforce fail at inline_container.cc:672] . x"), ["no space left"]),
         (Exception("No space left on device (os error 28)"), ["no space left"]),
-        (
-            caused(KeyError("x"), OSError(errno.ENOSPC, "No space left on device")),
-            ["no space left"],
-        ),
+        (HIDDEN, ["no space left"]),
         (PermissionError(errno.EACCES, "Permission denied", "f"), ["f: Permission denied"]),
     ],
 )

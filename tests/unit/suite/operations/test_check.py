@@ -11,9 +11,8 @@ from stapo.suite.study import parse_study, read_study
 
 def test_every_method_has_its_numbers_also_on_a_narrow_terminal():
     stream = StringIO()
-    print_check(
-        read_study(STUDIES / "paper" / "sensitivity-v5.yaml"), Console(file=stream, width=40)
-    )
+    study = read_study(STUDIES / "paper" / "sensitivity-v5.yaml")
+    print_check(study, Console(file=stream, width=40))
     tau = "tau-2e-2: tau_p 2e-2: as STAPO (v4 and v5), but tau_p 0.02, dual_clip 10\n"
     _, found, after = stream.getvalue().partition(tau)
     numbers = ("clip_high 0.28", "tau_p 0.02", "quantile 0.75", "scope candidates", "dual_clip 10")
@@ -28,11 +27,8 @@ def test_a_method_that_can_never_act_or_is_not_trained_is_warned_of(raw_study):
     assert idle == ["methods.cispo", "methods.gspo"]
     raw_study["training"]["prompts_per_mini_batch"] = 4
     assert check_document(parse_study(raw_study))["warnings"] == []
-    raw_study["methods"] = {
-        "mine": {"base": "stapo"},
-        "base-of-it": {"base": "stapo"},
-        "run": {"base": "base-of-it"},
-    }
+    bases = {"mine": "stapo", "base-of-it": "stapo", "run": "base-of-it"}
+    raw_study["methods"] = {name: {"base": base} for name, base in bases.items()}
     raw_study["run"]["methods"] += ["run"]
     (warning,) = check_document(parse_study(raw_study))["warnings"]
     assert warning.startswith("methods.mine: not in run.methods")

@@ -40,16 +40,13 @@ JOB = ("job_info", {"jobid": 1, "rule_name": "train", "reason": WHY, "shellcmd":
 def test_a_failure_has_cause_and_log_and_is_told_once(said, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     texts = (
+        "Restored previous version of results/x (updating job failed).",
         "a\nCalledProcessError",
         "b",
-        "Restored previous version of results/x (updating job failed).",
     )
-    errors = ({"msg": text, "levelno": logging.ERROR} for text in texts)
-    again, other, kept = (("error", one) for one in errors)
+    errors = [("error", {"msg": text, "levelno": logging.ERROR}) for text in texts]
     failed, advice = ("job_error", {"jobid": 1, "log": [LOG]}), (None, {"msg": "advice"})
-    lines = said(
-        False, (None, {"msg": "rules"}), START, STATS, JOB, failed, kept, again, other, advice
-    )
+    lines = said(False, (None, {"msg": "rules"}), START, STATS, JOB, failed, *errors, advice)
     assert (lines[0], lines[4:]) == ("rules", ["b"])
     assert lines[1].startswith("study: 3 jobs: 1 train, 2 score; about ")
     assert lines[2].endswith("[0/3] started train tiny/stapo/seed0")

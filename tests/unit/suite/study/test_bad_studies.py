@@ -118,8 +118,17 @@ TABLE = [
     ("methods:" + "".join(f"\n  m{i}: {{base: stapo}}" for i in range(201)), [
         "methods: more than 200; write several studies (found"]),
     ("run: {seeds: [true, false]}", ["run.seeds: no setting is true or false"]),
+    (b"", ["s.yaml: expected a mapping with name, training, run, ..."]),
+    (b"a: \xff", ["s.yaml: not UTF-8 at byte 3; save it as UTF-8"]),
+    (b"extends: smoke", [
+        "extends: name missing; a study that extends another has one of its own (s.yaml:1)"]),
+    (b"name: a\nextends: [smoke]", ['extends: ["smoke"]: no such study']),
+    (b"name: a\nextends: b.yaml", [
+        'extends: "b.yaml": no such study: neither beside this file nor in ']),
+    (b"name: a\nextends: s", ['extends: "/']),
+    (b"extends: smoke\nname: smoke", ['name: "smoke": the study that it extends has this name']),
 ]  # fmt: skip
-"""Text after `HEAD`, and the beginnings of the lines that answer it."""
+"""Text after `HEAD`, or bytes of a whole file, and the beginnings of the lines that answer it."""
 
 
 def errors_of(path: Path) -> list[str]:
@@ -131,7 +140,8 @@ def errors_of(path: Path) -> list[str]:
 @pytest.mark.parametrize(("text", "lines"), TABLE, ids=range(len(TABLE)))
 def test_every_error_is_a_line(tmp_path, monkeypatch, text, lines):
     monkeypatch.chdir(tmp_path)
-    Path("s.yaml").write_text(f"{HEAD}{text}\n")
+    whole = text if isinstance(text, bytes) else f"{HEAD}{text}\n".encode()
+    Path("s.yaml").write_bytes(whole)
     Path("nul.py").write_text("\0")
     Path("inf.py").write_text(f"def f(logps, entropies, advantages, mask, tau={10**400}): pass")
     errors = errors_of(Path("s.yaml"))
@@ -140,31 +150,6 @@ def test_every_error_is_a_line(tmp_path, monkeypatch, text, lines):
         assert error.startswith(line), error
         assert error.isprintable()
         assert ".yaml:" in error or line.startswith(("s.yaml", "methods.stapo-v2"))
-
-
-@pytest.mark.parametrize(
-    ("content", "line"),
-    [
-        (b"", "s.yaml: expected a mapping with name, training, run, ..."),
-        (b"a: \xff", "s.yaml: not UTF-8 at byte 3; save it as UTF-8"),
-        (
-            b"extends: smoke",
-            "extends: name missing; a study that extends another has one of its own (s.yaml:1)",
-        ),
-        (b"name: a\nextends: [smoke]", 'extends: ["smoke"]: no such study'),
-        (
-            b"name: a\nextends: b.yaml",
-            'extends: "b.yaml": no such study: neither beside this file nor in ',
-        ),
-        (b"name: a\nextends: s", 'extends: "/'),
-        (b"extends: smoke\nname: smoke", 'name: "smoke": the study that it extends has this name'),
-    ],
-)
-def test_a_file_that_is_no_study_is_a_line(tmp_path, monkeypatch, content, line):
-    monkeypatch.chdir(tmp_path)
-    Path("s.yaml").write_bytes(content)
-    (error,) = errors_of(Path("s.yaml"))
-    assert error.startswith(line)
 
 
 def test_only_regular_files_of_a_possible_size_are_read(tmp_path):

@@ -51,9 +51,8 @@ def test_worked_solutions_are_prompts_and_problems_with_the_right_reader(tmp_pat
     with pytest.raises(StudyError) as caught:
         read_study(tmp_path / "s.yaml")
     first, second = caught.value.errors
-    assert first.startswith(
-        'data.file: 9 of 9 answers are worked solutions, to be read by {after: "####"}: row 1 ('
-    )
+    worked = '9 of 9 answers are worked solutions, to be read by {after: "####"}: row 1 ('
+    assert first.startswith(f"data.file: {worked}")
     assert second.startswith("benchmarks.own.file: 9 of 9 answers are worked solutions")
     # A tenth of the prompts may be left out, but no problem of a benchmark.
     text = json.dumps({"question": "x?", "answer": r"\boxed{2}"}) + "\n"

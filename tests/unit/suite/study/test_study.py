@@ -117,6 +117,7 @@ def test_the_source_of_a_method_says_everything_that_was_changed(raw_study):
 
 
 BOTH = {"grpo", "stapo"}
+WIDE = {"wide": {"base": "stapo", "tau_p": 0.05}}
 OWN = {"reward": "mine.py:score", "reward_sha256": "0" * 64}
 
 
@@ -137,14 +138,12 @@ OWN = {"reward": "mine.py:score", "reward_sha256": "0" * 64}
         ({"evaluation": {"batch_size": 1, "curve": CURVE}, "name": "other"}, set()),
         ({"interventions": {"checkpoints": ["tiny/base"]}}, set()),
     ],
-    ids=range(13),
 )
 def test_a_training_depends_on_what_determines_it(raw_study, changes, changed):
     before, after = parse_study(raw_study), parse_study(merge(raw_study, changes))
     for method in BOTH:
-        run = TrainingRun("tiny", method, 0)
-        made_by = [jobs_of(study).job("train", run).fingerprint for study in (before, after)]
-        assert (made_by[0] != made_by[1]) == (method in changed)
+        first, second = (jobs_of(s).job("train", f"tiny/{method}/seed0") for s in (before, after))
+        assert (first.fingerprint != second.fingerprint) == (method in changed)
 
 
 @pytest.mark.parametrize(
@@ -154,11 +153,7 @@ def test_a_training_depends_on_what_determines_it(raw_study, changes, changed):
         ({"methods": {"stapo": {"tau_p": 0.001}}}, {"tau_p": 0.001}),
         # Another variant leaves the trainings of the baselines as they are.
         (
-            {
-                "methods": {"wide": {"base": "stapo", "tau_p": 0.05}},
-                "run": {"methods": ["justrl", "wide"]},
-                "compare": {"target": "wide", "baselines": ["justrl"]},
-            },
+            {"methods": WIDE, "run": {"methods": ["justrl", "wide"]}, "compare": None},
             {"tau_p": 0.002},
         ),
         ({"run": {"methods": ["justrl", "stapo-v2"]}}, {"quantile": 0.8, "scope": "all"}),
@@ -168,9 +163,8 @@ def test_a_study_has_one_threshold_of_s2t_for_all_its_methods(raw_study, changes
     studies = parse_study(raw_study), parse_study(merge(raw_study, changes))
     found = s2t_arguments(studies[1].method("justrl"), studies[1].s2t())
     assert {key: found[key] for key in expected} == expected
-    run = TrainingRun("tiny", "justrl", 0)
-    made_by = [jobs_of(study).job("train", run).fingerprint for study in studies]
-    assert made_by[0] == made_by[1]
+    first, second = (jobs_of(study).job("train", "tiny/justrl/seed0") for study in studies)
+    assert first.fingerprint == second.fingerprint
     # A threshold of one's own stays.
     own = studies[1].method("full-mask")
     assert s2t_arguments(own, studies[1].s2t())["tau_p"] == own.arguments_of("selection")["tau_p"]
@@ -255,14 +249,13 @@ def test_the_name_of_a_checkpoint_leads_back_to_it_and_no_other_name_to_any(
 
 def test_families_differ_in_one_argument_and_in_nothing_else(raw_study):
     ablation = families(read_study(STUDIES / "paper" / "ablation-v5.yaml"))
-    titles = [(one.argument, one.title) for one in ablation]
-    masks = ["STAPO", "High-entropy mask", "Random mask"]
-    assert titles == [("quantile", title) for title in masks]
+    assert {family.argument for family in ablation} == {"quantile"}
+    assert [family.title for family in ablation] == ["STAPO", "High-entropy mask", "Random mask"]
     assert ablation[0].members == {0.25: "stapo-q25", 0.5: "stapo-q50", 0.75: "stapo"}
     for other in ({}, {"clip_high": 0.3}, {"tau_p": 0.01}, {"training": {"group_size": 16}}):
-        methods = {"half": {"base": "stapo", "quantile": 0.5, **other}}
+        half = {"half": {"base": "stapo", "quantile": 0.5, **other}}
         run = {"methods": ["stapo", "half"]}
-        study = parse_study(merge(raw_study, {"methods": methods, "run": run}))
+        study = parse_study(merge(raw_study, {"methods": half, "run": run}))
         assert len(families(study)) == (0 if other else 1)
         assert ("ablation" in figure_names(study)) == (not other)
 
@@ -284,44 +277,43 @@ def read(response): ...
 """
 
 
-def test_a_published_study_has_names_and_checksums_of_files_and_no_paths(tmp_path):
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A study that names files of its own, with these files, as the working directory."""
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "own.yaml").write_text(OWN_FILES)
     (tmp_path / "code.py").write_text(CODE)
     (tmp_path / "p.jsonl").write_text('{"question": "1+1=?", "answer": 2}\n')
-    study = read_study(tmp_path / "own.yaml")
-    assert study.training.reward == f"{tmp_path}/code.py:reward"
+    return tmp_path
+
+
+def test_a_published_study_has_names_and_checksums_of_files_and_no_paths(folder):
+    study = read_study(folder / "own.yaml")
+    assert study.training.reward == f"{folder}/code.py:reward"
     published = published_content(study)
-    assert str(tmp_path) not in json.dumps(published)
+    assert str(folder) not in json.dumps(published)
     assert published["methods"]["rare"]["selection"] == "code.py:rare"
     assert published["benchmarks"]["sums"]["answer"] == "code.py:read"
-    assert study.method("rare").source == (
-        "as JustRL, but least 2, tau_p 0.01, selection code.py:rare"
-    )
+    source = "as JustRL, but least 2, tau_p 0.01, selection code.py:rare"
+    assert study.method("rare").source == source
     before, after = jobs_of(study), jobs_of(parse_study(published))
     assert [job.fingerprint for job in before] == [job.fingerprint for job in after]
 
 
-def test_answers_are_read_as_the_reward_or_the_task_file_or_the_benchmark_says(
-    tmp_path, monkeypatch
-):
-    (tmp_path / "p.jsonl").write_text('{"question": "1+1=?", "answer": 2}\n')
-    (tmp_path / "code.py").write_text(CODE)
-    (tmp_path / "s.yaml").write_text("extends: smoke\nname: s\n")
+def test_answers_are_read_as_the_reward_or_the_task_file_or_the_benchmark_says(folder, monkeypatch):
+    (folder / "s.yaml").write_text("extends: smoke\nname: s\n")
 
     def read(**changes):
-        given = {"file": f"{tmp_path}/p.jsonl", "samples": 2}
-        benchmarks = {"own": given, **changes.pop("benchmarks", {})}
-        study = read_study(tmp_path / "s.yaml", changes={"benchmarks": benchmarks, **changes})
+        benchmarks = {"own": {"file": "p.jsonl", "samples": 2}, **changes.pop("benchmarks", {})}
+        study = read_study(folder / "s.yaml", changes={"benchmarks": benchmarks, **changes})
         return [study.task(name)["metadata"].get("answer") for name in ("own", "chain-2")]
 
     plain, after = read(), {"after": "####"}
     assert plain == [None, None]
     assert read(training={"reward": after}) == [after, None]
-    assert read(training={"reward": "last_number"}, benchmarks={"chain-2": {"answer": after}}) == [
-        "last_number",
-        after,
-    ]
-    assert read(training={"reward": f"{tmp_path}/code.py:reward"}) == plain
+    both = read(training={"reward": "last_number"}, benchmarks={"chain-2": {"answer": after}})
+    assert both == ["last_number", after]
+    assert read(training={"reward": "code.py:reward"}) == plain
     known = benchmark_definitions()
     told = {**known["chain-2"]["metadata"], "answer": "last_number"}
     changed = {**known, "chain-2": {**known["chain-2"], "metadata": told}}
@@ -338,24 +330,21 @@ def permuted(value, rng):
 
 
 @pytest.mark.slow
-def test_no_fingerprint_depends_on_the_order_of_keys(tmp_path, monkeypatch):
+def test_no_fingerprint_depends_on_the_order_of_keys(folder):
     """Otherwise `status`, which reads another text than Snakemake, would contradict it."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "code.py").write_text(CODE)
-    (tmp_path / "p.jsonl").write_text('{"question": "1+1=?", "answer": 2}\n')
     for code in STUDIES.rglob("*.py"):
-        copy(code, tmp_path)
+        copy(code, folder)
     rng = Random(0)
     for text in (OWN_FILES, *(path.read_text() for path in SHIPPED)):
         found = []
         for content in (yaml.safe_load(text), permuted(yaml.safe_load(text), rng)):
-            (tmp_path / "study.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
-            study = read_study(tmp_path / "study.yaml")
+            Path("study.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
+            study = read_study(Path("study.yaml"))
             write_resolved(study)
             again = read_resolved(Path(resolved_path(study)))
-            found += [[job.fingerprint for job in jobs_of(one)] for one in (study, again)]
-            found[-1] += [study.method(name).source for name in study.run.methods]
-            found[-2] += [again.method(name).source for name in study.run.methods]
+            for form in (study, again):
+                sources = [form.method(name).source for name in form.run.methods]
+                found.append([*sources, *(job.fingerprint for job in jobs_of(form))])
         assert all(one == found[0] for one in found)
 
 
