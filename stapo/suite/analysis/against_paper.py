@@ -17,10 +17,8 @@ class PaperComparison(NamedTuple):
     """A cell of the main table, here and in the paper, in percent."""
 
     revision: str
-    """Revision of the paper."""
     size: str
     title: str
-    """Title of the method."""
     what: str
     """Column of the table."""
     ours: Interval

@@ -20,7 +20,7 @@ from stapo.suite.jobs import jobs_of
 from stapo.suite.records import interventions
 from stapo.suite.records.interventions import Intervention, read_intervention
 from stapo.suite.records.reading import read_table
-from stapo.suite.records.scores import SCHEMA, ScoreIdentity, Verdict, identity_in, read_score_file
+from stapo.suite.records.scores import SCHEMA, Verdict, identity_in, read_score_file
 from stapo.suite.records.tokens import METADATA_KEY, read_token_file
 from stapo.suite.study import Checkpoint, Study, TrainingRun
 from stapo.suite.study.sources import TinyModel
@@ -149,7 +149,7 @@ def read_tables(
     """
     errors, missing, stale = list[str](), list[str](), list[str]()
     tables: dict[tuple[Checkpoint, str], pa.Table] = {}
-    provenance: dict[str, Any] = {}
+    common: dict[str, Any] = {}
     for checkpoint, benchmark in cells:
         job = jobs_of(study).job("score", f"{checkpoint}/{decoding}/{benchmark}")
         (path,) = job.outputs
@@ -161,14 +161,14 @@ def read_tables(
         except DamagedFileError as error:
             errors.append(str(error))
             continue
+        tables[checkpoint, benchmark] = table
         if identity.get("fingerprint") != job.fingerprint:
             made = f"made by configuration {identity.get('fingerprint')}"
             stale.append(f"{path}: {made}, expected {job.fingerprint}; run snakemake again")
-        else:
-            errors += _problems(path, identity, provenance)
-            if not provenance:
-                provenance |= {**identity.get("provenance", {}), "engine": identity.get("engine")}
-        tables[checkpoint, benchmark] = table
+            continue
+        provenance = {**identity.get("provenance", {}), "engine": identity.get("engine")}
+        common = common or provenance
+        errors += _problems(path, provenance, common)
     shown = paths.MAIN_TABLE.format(study=study.name, decoding=decoding)
     hint = "or, if the folder is without its raw data, as in git: read "
     hint += shown if (root / shown).exists() else paths.RESULTS.format(study=study.name)
@@ -179,7 +179,7 @@ def read_tables(
     ]
     if errors:
         raise StaleScoreError("\n".join(errors))
-    return tables, provenance
+    return tables, common
 
 
 def _lines(errors: Sequence[str], what: str) -> list[str]:
@@ -188,13 +188,11 @@ def _lines(errors: Sequence[str], what: str) -> list[str]:
     return [f"{errors[0]}; {len(errors)} score files {what}"] if many else [*errors]
 
 
-def _problems(path: str, identity: ScoreIdentity, others: dict[str, Any]) -> Iterator[str]:
-    """Yield what was not the same as for the other scores."""
-    made = {**identity.get("provenance", {}), "engine": identity.get("engine")}
-    pairs = [(key, made.get(key), others.get(key)) for key in SAME_EVERYWHERE]
+def _problems(path: str, made: dict[str, Any], others: dict[str, Any]) -> Iterator[str]:
     here, there = (provenance.get("packages", {}) for provenance in (made, others))
+    pairs = [(key, made.get(key), others.get(key)) for key in SAME_EVERYWHERE]
     pairs += [(key, here.get(key), there.get(key)) for key in SAME_PACKAGES]
-    for key, value, other in pairs if others else ():
+    for key, value, other in pairs:
         if value != other:
             yield f"{path}: made with {key} {value}, others with {other}; evaluate all on the same"
 
@@ -235,13 +233,15 @@ class Artefacts:
         """Return the titles of the study's methods, in order: the `groups` of a chart."""
         return [self.study.method(name).title for name in self.study.run.methods]
 
+    def _existing(self, path: str) -> Path:
+        if not (self.root / path).exists():
+            raise DamagedFileError(f"{path}: missing; run snakemake")
+        return self.root / path
+
     def _metrics(self, run: TrainingRun) -> Sequence[dict[str, Any]]:
         """Return the records of all steps of a training, in order."""
         path = paths.METRICS.format(study=self.study.name, **run._asdict())
-        if not (self.root / path).exists():
-            raise DamagedFileError(f"{path}: missing; run snakemake")
-        records = read_published(self.root / path, ("step",))
-        steps = self.study.training.steps
+        records, steps = read_published(self._existing(path), ("step",)), self.study.training.steps
         if [record["step"] for record in records] != list(range(1, steps + 1)):
             raise DamagedFileError(f"{path}: not the steps 1 to {steps} in order; {AGAIN}")
         return records
@@ -252,22 +252,15 @@ class Artefacts:
         Its `attrs` are the metadata of the file, such as `vocab_size`.
         """
         path = paths.TOKENS.format(study=self.study.name, **run._asdict())
-        try:
-            table = read_token_file(self.root / path)
-        except FileNotFoundError as error:
-            raise DamagedFileError(f"{path}: missing; run snakemake") from error
+        table = read_token_file(self._existing(path))
         # Metadata of pandas could make a column the index.
         frame: pd.DataFrame = table.to_pandas(ignore_metadata=True)
         frame.attrs |= json.loads((table.schema.metadata or {}).get(METADATA_KEY, b"{}"))
         return frame
 
     def _intervention(self, checkpoint: Checkpoint) -> Intervened:
-        """Return the results of the interventions at a checkpoint."""
         job = jobs_of(self.study).job("intervene", checkpoint)
-        numbers, tokens = (self.root / path for path in job.outputs)
-        for path in (numbers, tokens):
-            if not path.exists():
-                raise DamagedFileError(f"{path}: missing; run snakemake")
+        numbers, tokens = map(self._existing, job.outputs)
         intervention = read_intervention(numbers)
         table = read_table(tokens, interventions.SCHEMA).to_pandas()
         if intervention.fingerprint != job.fingerprint:

@@ -41,13 +41,10 @@ from stapo.suite.text import escape, visible
 alt.data_transformers.enable("default", max_rows=None)
 Row = Mapping[str, Any]
 Layer = Any
-"""A chart of Altair that a panel contains."""
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#000000", "#B3A400")
 """After Okabe and Ito, which colour-blind readers can distinguish."""
-DASHES = ([1, 0], [2, 2], [8, 3, 2, 3])
-"""Of lines, for the groups with the colours for the first time, the second and the third."""
-SHAPES = ("circle", "square", "triangle-up")
-"""The same of points."""
+DASHES, SHAPES = ([1, 0], [2, 2], [8, 3, 2, 3]), ("circle", "square", "triangle-up")
+"""Of lines and of points, for the groups with the colours for the first time, the second and the third."""
 WIDTH, HEIGHT = 320, 220
 """Of a panel, in pixels."""
 MARKED = 30
@@ -275,22 +272,20 @@ def _converter() -> Any:
     """Return vl-convert, which reads its fonts once: not those of the machine."""
     import vl_convert
 
-    variable = "FONTCONFIG_FILE"
-    before = os.environ.get(variable)
-    os.environ[variable] = str(FONTS)
+    before = os.environ.copy()
+    os.environ["FONTCONFIG_FILE"] = str(FONTS)
     try:
         vl_convert.svg_to_png('<svg xmlns="http://www.w3.org/2000/svg" width="1" height="1"/>')
     finally:
-        os.environ.pop(variable)
-        if before is not None:
-            os.environ[variable] = before
+        os.environ.clear()
+        os.environ.update(before)
     return vl_convert
 
 
 def write_figure(artefacts: Artefacts, name: str) -> list[Path]:
     """Write one figure of a study in all formats."""
-    written = []
-    for suffix, content in image(chart_of(artefacts, name)).items():
-        at = paths.FIGURE.format(study=artefacts.study.name, figure=name, suffix=suffix)
-        written.append(write(artefacts.root / at, content))
-    return written
+    at = {"study": artefacts.study.name, "figure": name}
+    return [
+        write(artefacts.root / paths.FIGURE.format(**at, suffix=suffix), content)
+        for suffix, content in image(chart_of(artefacts, name)).items()
+    ]

@@ -4,7 +4,7 @@ A folder is `scores/CHECKPOINT/DECODING`; each benchmark that both have counts t
 are paired by problem. Verdicts are the verifier's where all have the same one, otherwise those of the rules.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,15 +14,8 @@ from rich.text import Text
 
 from stapo.suite.analysis.artefacts import VERDICT_COLUMNS, by_problem
 from stapo.suite.analysis.formats import Column, terminal_table, with_interval
-from stapo.suite.evaluation.statistics import (
-    AVERAGE,
-    Array,
-    Interval,
-    accuracies_of,
-    holm,
-    paired_difference,
-    problem_counts,
-)
+from stapo.suite.evaluation import statistics
+from stapo.suite.evaluation.statistics import AVERAGE, Array, Interval
 from stapo.suite.records.scores import ScoreIdentity, read_score_file
 from stapo.suite.study import StudyError
 from stapo.suite.text import visible
@@ -42,7 +35,6 @@ class ScoreDifference:
     first: Interval
     second: Interval
     difference: Interval
-    """Second minus first."""
     p_value: float
     detectable: float
     """Difference in points that is found with a power of 80 %."""
@@ -72,17 +64,13 @@ def compare_scores(first: Path, second: Path) -> ScoreComparison:
         raise StudyError([visible(line) for line in errors])
     if first.is_file() and second.is_file():
         both = [{"problems": next(iter(scores.values()))} for scores in both]
-    names = dict.fromkeys(name for scores in both for name in scores)
-    common = [
-        name
-        for name in names
-        if all(name in scores for scores in both) and both[0][name][0] == both[1][name][0]
-    ]
-    warnings = [
-        f"{name}: not in both, or other problems; left out" for name in names if name not in common
-    ]
+    golds = [{name: score[0] for name, score in scores.items()} for scores in both]
+    names = [*golds[0] | golds[1]]
+    common = [name for name in names if golds[0].get(name) == golds[1].get(name)]
     if not common:
         raise StudyError([visible(f"{first} and {second} have no benchmark in common")])
+    left_out = [name for name in names if name not in common]
+    warnings = [f"{name}: not in both, or other problems; left out" for name in left_out]
     warnings.append("differences are between checkpoints, not between methods")
     made = [scores[name][2] for scores in both for name in common]
     if len({identity.get("decoding") for identity in made}) > 1:
@@ -93,11 +81,8 @@ def compare_scores(first: Path, second: Path) -> ScoreComparison:
         by = "with the verifier" if alike else "by the rules, since not all have the same verifier"
         warnings.append(f"verdicts {by}")
     pairs = {name: [scores[name][1][[int(alike)]] for scores in both] for name in common}
-    rows = list(_differences(pairs))
-    adjusted = holm([row.p_value for row in rows])
-    rows = [replace(row, p_holm=p) for row, p in zip(rows, adjusted, strict=True)]
     return ScoreComparison(
-        first=str(first), second=str(second), warnings=warnings, differences=rows
+        first=str(first), second=str(second), warnings=warnings, differences=_differences(pairs)
     )
 
 
@@ -107,19 +92,15 @@ def _read(path: Path, errors: list[str]) -> Read:
     files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
     if not files or not path.exists() or files[0].suffix != ".parquet":
         remedy = "name a folder scores/CHECKPOINT/DECODING of a study, or a file of it"
-        if below := [
-            candidate for candidate in path.glob("**/*.parquet") if "scores" in candidate.parts
-        ]:
+        if below := [file for file in path.glob("**/*.parquet") if "scores" in file.parts]:
             remedy += f", such as {min(below).parent}"
         errors.append(f"{path}: no score files; {remedy}")
         return scores
     for file in files:
         try:
             table, identity = read_score_file(file)
-            golds, *verdicts = (
-                by_problem(table, identity["samples"], name)
-                for name in ("gold", *VERDICT_COLUMNS.values())
-            )
+            columns = ("gold", *VERDICT_COLUMNS.values())
+            golds, *verdicts = (by_problem(table, identity["samples"], name) for name in columns)
             arrays = np.stack(verdicts).astype(float)
             scores[file.stem] = [str(gold[0]) for gold in golds], arrays, identity
         except (OSError, ValueError, KeyError, TypeError) as error:
@@ -127,28 +108,31 @@ def _read(path: Path, errors: list[str]) -> Read:
     return scores
 
 
-def _differences(pairs: Mapping[str, Sequence[Array]]) -> Iterator[ScoreDifference]:
-    """Yield the difference on each benchmark, and on average where there are several."""
+def _differences(pairs: Mapping[str, Sequence[Array]]) -> list[ScoreDifference]:
+    """Return the difference on each benchmark, and on average where there are several."""
     rng = np.random.default_rng(SEED)
-    counts = {name: problem_counts(pair[0].shape[1], rng) for name, pair in pairs.items()}
-    first, second = (
-        accuracies_of({name: pair[side] for name, pair in pairs.items()}, counts, pairs, rng)
-        for side in (0, 1)
-    )
+    counts = {b: statistics.problem_counts(pair[0].shape[1], rng) for b, pair in pairs.items()}
+    cells = [{name: pair[side] for name, pair in pairs.items()} for side in (0, 1)]
+    first, second = (statistics.accuracies_of(cell, counts, pairs, rng) for cell in cells)
     parts = {name: [name] for name in pairs} | ({AVERAGE: [*pairs]} if len(pairs) > 1 else {})
+    rows = []
     for name, benchmarks in parts.items():
-        ours, theirs = ([pairs[benchmark][side] for benchmark in benchmarks] for side in (1, 0))
+        theirs, ours = ([cell[benchmark] for benchmark in benchmarks] for cell in cells)
         gap = (second.draws[name] - first.draws[name]) / 100
-        difference = paired_difference(ours, theirs, gap, rng)
-        yield ScoreDifference(
-            benchmark=name,
-            problems=sum(pairs[benchmark][0].shape[1] for benchmark in benchmarks),
-            first=first.values[name],
-            second=second.values[name],
-            difference=difference.times(100),
-            p_value=difference.p_value,
-            detectable=100 * difference.detectable,
+        difference = statistics.paired_difference(ours, theirs, gap, rng)
+        rows.append(
+            ScoreDifference(
+                benchmark=name,
+                problems=sum(verdicts.shape[1] for verdicts in ours),
+                first=first.values[name],
+                second=second.values[name],
+                difference=difference.times(100),
+                p_value=difference.p_value,
+                detectable=100 * difference.detectable,
+            )
         )
+    adjusted = statistics.holm([row.p_value for row in rows])
+    return [replace(row, p_holm=p) for row, p in zip(rows, adjusted, strict=True)]
 
 
 COLUMNS: list[Column[ScoreDifference]] = [

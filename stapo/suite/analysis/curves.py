@@ -35,10 +35,10 @@ def rows_of_size(
 
 def lines_of(study: Study) -> str:
     """Return what lines over the steps show, for captions."""
-    steps = study.training.steps
+    shown = smoothing(study.training.steps)
     if len(study.run.seeds) > 1:
-        return f"Lines: mean over the training seeds. Pale behind them: each training, {smoothing(steps)}."
-    return f"Lines: {smoothing(steps)}. Pale behind them: the values of the steps."
+        return f"Lines: mean over the training seeds. Pale behind them: each training, {shown}."
+    return f"Lines: {shown}. Pale behind them: the values of the steps."
 
 
 def values_of(artefacts: Artefacts, run: TrainingRun, name: str) -> Values:
@@ -86,19 +86,18 @@ def smoothed(values: Mapping[int, Values], title: str) -> Iterator[dict[str, Any
     if len(values) == 1 and width > 1:
         ((seed, raw),) = values.items()
         yield from line_of(steps, raw, title, seed=seed, pale=1)
-    yield from with_mean(
-        {seed: moving_mean(line, width) for seed, line in values.items()}, steps, title
-    )
+    lines = {seed: moving_mean(line, width) for seed, line in values.items()}
+    yield from with_mean(lines, steps, title)
 
 
 def with_mean(
     lines: Mapping[int, Iterable[float]], x: Iterable[float], title: str
 ) -> Iterator[dict[str, Any]]:
     """Yield the rows of the line of each training, by seed; of several, pale behind their mean."""
-    several, x, by_seed = len(lines) > 1, [*x], {seed: [*y] for seed, y in lines.items()}
+    x, by_seed = [*x], {seed: [*y] for seed, y in lines.items()}
     for seed, y in by_seed.items():
-        yield from line_of(x, y, title, seed=seed, pale=int(several))
-    if several:
+        yield from line_of(x, y, title, seed=seed, pale=int(len(by_seed) > 1))
+    if len(by_seed) > 1:
         yield from line_of(x, np.mean([*by_seed.values()], axis=0), title)
 
 
@@ -106,11 +105,10 @@ def line_of(
     x: Iterable[float], y: Iterable[float], group: str, **more: Any
 ) -> list[dict[str, Any]]:
     """Return the rows of a line; of a long one, every k-th and the last."""
-    rows = [
-        {"x": at, "y": float(value), "group": group, **more} for at, value in zip(x, y, strict=True)
-    ]
-    every = -(-len(rows) // LINE_POINTS) or 1
-    return [row for i, row in enumerate(rows) if i % every == 0 or i == len(rows) - 1]
+    points = [*zip(x, map(float, y), strict=True)]
+    every = -(-len(points) // LINE_POINTS) or 1
+    shown = [point for i, point in enumerate(points) if i % every == 0 or i == len(points) - 1]
+    return [{"x": at, "y": value, "group": group, **more} for at, value in shown]
 
 
 def width_of(steps: int) -> int:
@@ -119,7 +117,7 @@ def width_of(steps: int) -> int:
 
 
 def smoothing(steps: int) -> str:
-    """Return what lines over the steps show, for captions."""
+    """Return how lines over the steps are smoothed, for captions."""
     width = width_of(steps)
     return f"moving mean over {width} steps" if width > 1 else "values of the steps"
 
@@ -137,8 +135,7 @@ def shares_of(
     artefacts: Artefacts, decoding: str, benchmarks: list[str]
 ) -> dict[Checkpoint, float]:
     """Return the accuracy of each checkpoint that answered all of some benchmarks."""
-    study = artefacts.study
-    column = VERDICT_COLUMNS[study.evaluation.verdict]
+    study, column = artefacts.study, VERDICT_COLUMNS[artefacts.study.evaluation.verdict]
     cells = [cell for cell in study.cells(decoding) if cell[1] in benchmarks]
     tables, _ = read_tables(study, decoding, cells, artefacts.root)
     return {
@@ -171,9 +168,7 @@ def accuracy_line(
     """Return step -> accuracy in percent of a training's checkpoints with scores; 0 is the base model."""
     steps = (*study.kept_steps(), study.training.steps)
     line = {0: Checkpoint(run.size)} | {step: study.checkpoint(*run, step) for step in steps}
-    return {
-        step: 100 * shares[checkpoint] for step, checkpoint in line.items() if checkpoint in shares
-    }
+    return {step: 100 * shares[point] for step, point in line.items() if point in shares}
 
 
 def over_steps(
@@ -198,8 +193,11 @@ def over_steps(
         if log:
             # A group without a value above 0 has no line: Vega warns of a scale without values.
             above = {row["group"] for row in rows if row["y"] > 0}
-            rows = [row for row in rows if row["group"] in above]
-            rows = [row | {"y": row["y"] if row["y"] > 0 else nan} for row in rows]
+            rows = [
+                row | {"y": row["y"] if row["y"] > 0 else nan}
+                for row in rows
+                if row["group"] in above
+            ]
         panels.append(charts.panel([*charts.lines(rows, x, y, group), *line], size))
     caption = f"{title} over the optimiser steps. {lines_of(study)}"
     if log:

@@ -23,7 +23,6 @@ from stapo.suite.text import markdown, visible
 Row = TypeVar("Row")
 TEMPLATES = Path(__file__).parent / "templates"
 DIGITS = ".8g"
-"""Digits of a number in the CSV."""
 FORMULA = re.compile(r"[=+@\t\r-]")
 NUMBERS = re.compile(r"[-+=@\d.,e%\[\] ]*")
 """A text of signs and digits alone, such as a number with its interval, is no harmful formula."""
@@ -53,9 +52,8 @@ class Column(Generic[Row]):
 
     def number(self, estimate: Interval) -> str:
         """Return a value, with two decimals if the column has no form."""
-        return (
-            format(estimate.value, self.form or ".2f") if isfinite(estimate.value) else UNMEASURED
-        )
+        value = estimate.value
+        return format(value, self.form or ".2f") if isfinite(value) else UNMEASURED
 
     def bounds(self, estimate: Interval) -> tuple[str, str] | None:
         """Return the ends of an interval, if it has any; with one decimal if the column has no form."""
@@ -74,11 +72,12 @@ class Table:
     caption: str = ""
     """What the reader sees and how it was computed, in one to three sentences of plain text."""
     notes: Sequence[str] = ()
-    """Sentences below the table."""
 
 
 SIZE: Column[Any] = Column("Size", lambda row: row.size, text=True)
 METHOD: Column[Any] = Column("Method", lambda row: row.title, text=True)
+NAME: Column[Any] = Column("Tokens", lambda row: row.name, text=True)
+RECORDED: Column[Any] = Column("Recorded", lambda row: int(row.mask.sum()), ",d")
 
 
 def estimated(
@@ -92,10 +91,8 @@ def with_interval(estimate: Interval, form: str) -> str:
     """Return a value with its interval, if it has one, as text; empty for nan."""
     if not isfinite(estimate.value):
         return ""
-    value, low, high = (
-        format(number, form) for number in (estimate.value, estimate.low, estimate.high)
-    )
-    return f"{value} [{low}, {high}]" if isfinite(estimate.low) else value
+    bounds = f" [{estimate.low:{form}}, {estimate.high:{form}}]" if isfinite(estimate.low) else ""
+    return f"{estimate.value:{form}}{bounds}"
 
 
 def template(name: str) -> jinja2.Template:
@@ -166,10 +163,9 @@ def _csv_lines(table: Table) -> Iterator[Sequence[str]]:
         values = [column.value(row) for row in table.rows]
         plain = [value.value if isinstance(value, Interval) else value for value in values]
         columns.append([column.heading, *map(_plain, plain)])
-        if any(isinstance(value, Interval) for value in values):
-            for end in ("low", "high"):
-                ends = [_plain(getattr(value, end, nan)) for value in values]
-                columns.append([f"{column.heading}, {end}", *ends])
+        for end in ("low", "high") if any(isinstance(v, Interval) for v in values) else ():
+            ends = [_plain(getattr(value, end, nan)) for value in values]
+            columns.append([f"{column.heading}, {end}", *ends])
     yield from zip(*columns, strict=True)
 
 

@@ -35,12 +35,10 @@ from stapo.suite.text import visible
 
 
 def _accuracy(heading: str, name: str) -> Column[TableRow]:
-    """Return the column of a benchmark, or of the average."""
     return Column(heading, lambda row: row.cells[name], best=lambda row: name in row.best)
 
 
 def _mean(heading: str, measure: Callable[[Cell], float], form: str = ".2f") -> Column[TableRow]:
-    """Return a column of the mean of a number over the benchmarks of a row."""
 
     def mean(row: TableRow) -> float:
         return float(np.mean([*map(measure, row.responses.values())]))
@@ -86,7 +84,6 @@ RESPONSES: list[Column[TableRow]] = [
     _mean("Duplicate [%]", lambda cell: 100 * cell.mean("duplicate")),
     _mean("Grader failed [%]", lambda cell: 100 * cell.share(*FAILURES)),
 ]
-"""Columns about the length and form of responses."""
 
 
 AGAINST_PAPER: list[Column[PaperComparison]] = [

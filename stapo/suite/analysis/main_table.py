@@ -34,7 +34,6 @@ class Headline:
     mean: Interval
     """Mean gain over the sizes; its interval is that of the cross-fitted gain."""
     cross_fitted: float
-    """Mean cross-fitted gain over the sizes."""
 
 
 @dataclass(frozen=True)
@@ -231,7 +230,6 @@ def of_trainings(
 
 
 def _notes(study: Study, scores: Scores, compares: bool) -> Iterator[str]:
-    """Yield the notes of a table, and on its differences if it has any."""
     several = len(study.run.seeds) > 1
     over = "problems and training seeds" if several else "problems"
     yield f"Mean over samples, then problems; 95 % intervals by bootstrap over {over}."

@@ -3,7 +3,9 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from math import ceil, fsum, nan
+from typing import TypeVar
 
 import numpy as np
 
@@ -22,22 +24,15 @@ from stapo.suite.analysis.evidence.recorded import (
 )
 from stapo.suite.analysis.formats import with_interval
 from stapo.suite.analysis.main_table import accuracies, gain_over, shown_benchmarks
-from stapo.suite.analysis.tables.stability import entropies
-from stapo.suite.evaluation.statistics import (
-    AVERAGE,
-    Array,
-    Interval,
-    difference_between,
-    interval,
-    mean_of_seeds,
-    ratio_between,
-    ratio_of_seeds,
-)
+from stapo.suite.analysis.tables.stability import entropy_of
+from stapo.suite.evaluation import statistics
+from stapo.suite.evaluation.statistics import AVERAGE, Array, Interval, interval, ratio_of_seeds
 from stapo.suite.exhibits import PAPER_SILENCED
 from stapo.suite.reference import paper
 from stapo.suite.study import Study, TrainingRun
 from stapo.suite.study.study import families
 
+Read = TypeVar("Read")
 LATE = 0.1
 """Share of the steps that are the end of a training."""
 ROUNDING = 1e-5
@@ -88,29 +83,34 @@ def _need_papers(study: Study, sizes: Iterable[str]) -> None:
 # Entropy and silencing over the steps
 
 
+def _by_seed(
+    study: Study, size: str, method: str, read: Callable[[TrainingRun], Read]
+) -> list[Read]:
+    return [read(TrainingRun(size, method, seed)) for seed in study.run.seeds]
+
+
+def _entropies(artefacts: Artefacts, size: str, method: str, name: str) -> list[float]:
+    trainings = _by_seed(artefacts.study, size, method, partial(entropy_of, artefacts))
+    return [getattr(numbers, name) for numbers in trainings]
+
+
 def _entropy(artefacts: Artefacts, method: str, which: Sequence[str]) -> Iterator[Measured]:
     """Yield the lowest or highest entropy of a method, as docs/stability.md defines them."""
     _need(artefacts.study, [method])
-    for name in which:
+    for name, size in product(which, artefacts.study.run.sizes):
         what = f"{name} entropy of {artefacts.study.title(method)} [ratio]"
-        for size in artefacts.study.run.sizes:
-            values = [getattr(entropy, name) for entropy in entropies(artefacts, size, method)]
-            # The limit of a collapse is 0.1.
-            yield Measured(size, what, ratio_of_seeds(values), ".3f")
+        # The limit of a collapse is 0.1.
+        yield Measured(size, what, ratio_of_seeds(_entropies(artefacts, size, method, name)), ".3f")
 
 
 def spread_against_baselines(artefacts: Artefacts, method: str) -> Iterator[Measured]:
     """Yield the spread of a method's entropy divided by that of each baseline."""
     study = artefacts.study
     _need(study, [method, *BASELINES])
-    for size in study.run.sizes:
-        ours, *theirs = (
-            [entropy.spread for entropy in entropies(artefacts, size, name)]
-            for name in (method, *BASELINES)
-        )
-        for name, spreads in zip(BASELINES, theirs, strict=True):
-            what = f"spread of entropy, {study.title(method)} / {study.title(name)}"
-            yield Measured(size, what, ratio_between(ours, spreads))
+    for size, name in product(study.run.sizes, BASELINES):
+        spreads = (_entropies(artefacts, size, title, "spread") for title in (method, name))
+        what = f"spread of entropy, {study.title(method)} / {study.title(name)}"
+        yield Measured(size, what, statistics.ratio_between(*spreads))
 
 
 def entropy_below_80th_percentile(artefacts: Artefacts, method: str) -> Iterator[Measured]:
@@ -120,12 +120,9 @@ def entropy_below_80th_percentile(artefacts: Artefacts, method: str) -> Iterator
     for size in study.run.sizes:
         late = _late_quantiles(artefacts, size, method)
         (*_, low), high = _levels(late)
-        what = (
-            f"entropy at the {100 * low:g} % / {100 * high:g} % quantile of {study.title(method)}"
-        )
-        ratios = [
-            quantiles[low] / quantiles[high] if quantiles[high] > 0 else nan for quantiles in late
-        ]
+        which = f"{100 * low:g} % / {100 * high:g} % quantile"
+        ratios = [levels[low] / levels[high] if levels[high] > 0 else nan for levels in late]
+        what = f"entropy at the {which} of {study.title(method)}"
         yield Measured(size, what, ratio_of_seeds(ratios), ".3f")
 
 
@@ -136,21 +133,17 @@ def quantiles_against_baselines(artefacts: Artefacts, method: str, top: bool) ->
     """
     study = artefacts.study
     _need(study, [method, *BASELINES])
-    for size in study.run.sizes:
-        ours = _late_quantiles(artefacts, size, method)
-        for name in BASELINES:
-            theirs = _late_quantiles(artefacts, size, name)
-            below, highest = _levels([*ours, *theirs])
-            gaps = {
-                level: difference_between(
-                    [quantiles[level] for quantiles in ours], [o[level] for o in theirs]
-                )
-                for level in ([highest] if top else below)
-            }
-            level, largest = max(gaps.items(), key=lambda item: item[1].value)
-            titles = " minus ".join(study.title(method_name) for method_name in (method, name))
-            what = f"entropy at the {100 * level:g} % quantile, {titles} [nats]"
-            yield Measured(size, what, largest, "+.3f")
+    for size, name in product(study.run.sizes, BASELINES):
+        ours, theirs = (_late_quantiles(artefacts, size, title) for title in (method, name))
+        below, highest = _levels([*ours, *theirs])
+        gaps = {}
+        for level in [highest] if top else below:
+            values = [[quantiles[level] for quantiles in trainings] for trainings in (ours, theirs)]
+            gaps[level] = statistics.difference_between(*values)
+        level, largest = max(gaps.items(), key=lambda item: item[1].value)
+        titles = f"{study.title(method)} minus {study.title(name)}"
+        what = f"entropy at the {100 * level:g} % quantile, {titles} [nats]"
+        yield Measured(size, what, largest, "+.3f")
 
 
 def _levels(quantiles: Iterable[dict[float, float]]) -> tuple[list[float], float]:
@@ -164,13 +157,10 @@ def _levels(quantiles: Iterable[dict[float, float]]) -> tuple[list[float], float
 
 def _late_quantiles(artefacts: Artefacts, size: str, method: str) -> list[dict[float, float]]:
     """Return level -> quantile of the entropies in nats, mean over the last tenth of the steps, by seed."""
-    study = artefacts.study
-    last = ceil(LATE * study.training.steps)
-    runs = [TrainingRun(size, method, seed) for seed in study.run.seeds]
-    quantiles = [quantiles_of(artefacts, run) for run in runs]
+    last = ceil(LATE * artefacts.study.training.steps)
     return [
         {level: fsum(values[-last:]) / last for level, values in levels.items()}
-        for levels in quantiles
+        for levels in _by_seed(artefacts.study, size, method, partial(quantiles_of, artefacts))
     ]
 
 
@@ -179,10 +169,13 @@ def steps_with_few_silenced(artefacts: Artefacts, method: str) -> Iterator[Measu
     study = artefacts.study
     _need(study, [method])
     what = f"steps with less than {PAPER_SILENCED:g} % silenced [%]"
+
+    def share(run: TrainingRun) -> float:
+        few = values_of(artefacts, run, "silenced_fraction") < PAPER_SILENCED
+        return 100.0 * float(few.mean())
+
     for size in study.run.sizes:
-        runs = [TrainingRun(size, method, seed) for seed in study.run.seeds]
-        shares = [values_of(artefacts, run, "silenced_fraction") < PAPER_SILENCED for run in runs]
-        estimate = mean_of_seeds([100.0 * float(below.mean()) for below in shares])
+        estimate = statistics.mean_of_seeds(_by_seed(study, size, method, share))
         yield Measured(size, what, estimate, ".1f")
 
 
@@ -193,8 +186,8 @@ def _gain(
     artefacts: Artefacts, method: str, decoding: str, sizes: Sequence[str]
 ) -> tuple[float, Array]:
     """Return the mean over sizes of 100 (Avg / the cross-fitted strongest baseline - 1), and resamples."""
-    study, benchmarks = artefacts.study, artefacts.study.run.benchmarks
-    _need(study, [method, *BASELINES], [decoding])
+    benchmarks = artefacts.study.run.benchmarks
+    _need(artefacts.study, [method, *BASELINES], [decoding])
     known, scores = accuracies(artefacts, decoding, tuple(benchmarks)), artefacts.scores(decoding)
     values, draws = [], []
     for size in sizes:
@@ -207,12 +200,16 @@ def _gain(
     return float(np.mean(values)), mean
 
 
+def _gain_at(artefacts: Artefacts, method: str, decoding: str, sizes: Sequence[str]) -> Measured:
+    estimate = interval(*_gain(artefacts, method, decoding, sizes))
+    what = f"relative gain of {artefacts.study.title(method)} [%]"
+    return Measured(_all(sizes), what, estimate, "+.2f")
+
+
 def gain(artefacts: Artefacts, method: str, decoding: str) -> Iterator[Measured]:
     """Yield the relative gain of a method over the strongest baseline, in percent, at each size."""
-    study = artefacts.study
-    for size in study.run.sizes:
-        estimate = interval(*_gain(artefacts, method, decoding, [size]))
-        yield Measured(size, f"relative gain of {study.title(method)} [%]", estimate, "+.2f")
+    for size in artefacts.study.run.sizes:
+        yield _gain_at(artefacts, method, decoding, [size])
 
 
 def gain_between_decodings(
@@ -240,9 +237,7 @@ def headline(
     _need_papers(study, sizes)
     if not has_papers_average(study):
         raise UnmeasuredError("the benchmarks are not the paper's")
-    estimate = interval(*_gain(artefacts, method, decoding, sizes))
-    what = f"relative gain of {study.title(method)} [%]"
-    yield Measured(_all(sizes), what, estimate, "+.2f")
+    yield _gain_at(artefacts, method, decoding, sizes)
 
 
 def against_masks(
@@ -252,9 +247,10 @@ def against_masks(
 
     They have the same tau_p and scope where their selections have them, and the same quantile if one has.
     """
-    _need(artefacts.study, [method], [decoding])
-    rivals = (name for selection in others for name in _rivals(artefacts.study, method, selection))
-    yield from _differences(artefacts, [(method, name) for name in rivals], decoding)
+    study = artefacts.study
+    _need(study, [method], [decoding])
+    pairs = [(method, name) for other in others for name in _rivals(study, method, other)]
+    yield from _differences(artefacts, pairs, decoding)
 
 
 def _rivals(study: Study, method: str, selection: str) -> list[str]:
@@ -267,9 +263,7 @@ def _rivals(study: Study, method: str, selection: str) -> list[str]:
     rivals = [name for name in study.run.methods if study.method(name).selection == selection]
     rivals = [name for name in rivals if equal(name, "tau_p", "scope")]
     if not rivals:
-        title = next(
-            candidate.title for candidate in METHODS.values() if candidate.selection == selection
-        )
+        title = next(known.title for known in METHODS.values() if known.selection == selection)
         raise UnmeasuredError(f"the study does not train {title} with these thresholds")
     return [name for name in rivals if equal(name, "quantile")] or rivals
 
@@ -301,13 +295,12 @@ def _differences(
     study, benchmarks = artefacts.study, shown_benchmarks(artefacts.study)
     known = accuracies(artefacts, decoding, tuple(benchmarks))
     unit = f"[points of {accuracy_label(study, benchmarks).removesuffix(' [%]')}]"
-    for size in study.run.sizes:
-        for ours, theirs in pairs:
-            what = f"{study.method(ours).title} minus {study.method(theirs).title} {unit}"
-            first, second = (known[size, name] for name in (ours, theirs))
-            value = first.values[AVERAGE].value - second.values[AVERAGE].value
-            draws = first.draws[AVERAGE] - second.draws[AVERAGE]
-            yield Measured(size, what, interval(value, draws), "+.2f")
+    for size, (ours, theirs) in product(study.run.sizes, pairs):
+        what = f"{study.title(ours)} minus {study.title(theirs)} {unit}"
+        first, second = known[size, ours], known[size, theirs]
+        value = first.values[AVERAGE].value - second.values[AVERAGE].value
+        draws = first.draws[AVERAGE] - second.draws[AVERAGE]
+        yield Measured(size, what, interval(value, draws), "+.2f")
 
 
 # Token records
@@ -332,10 +325,8 @@ def spurious_gradient(
             spurious, *_, high = (quadrant.mask for quadrant in quadrants(tokens))
             if scope == "all":
                 low = tokens.numbers("entropy") < percentile(tokens.frame)
-                spurious, high = (
-                    tokens.correct & tokens.rare & low,
-                    tokens.correct & ~tokens.rare & ~low,
-                )
+                spurious = tokens.correct & tokens.rare & low
+                high = tokens.correct & ~tokens.rare & ~low
             known = tokens.measured
             estimate = relative(tokens.sample, tokens.known_norm, spurious & known, high & known)
             what = f"mean gradient norm{at_logits} of spurious tokens of {tokens.title}, {ABOVE}"
@@ -351,11 +342,10 @@ def _within_bounds(tokens: Recorded) -> tuple[Mask, Mask]:
     With w the derivative of the surrogate by the log-probability (ratio * A, 0 where clipped),
     w^2 (1 - 2 p + e^-H) <= |grad_z J|^2 <= w^2 (2 - 2 p - C H^2) (v5); the bounds are as recorded.
     """
-    exact, low, high, ratio, advantage = (
-        tokens.numbers(name)
-        for name in ("gradient_norm_sq", "lower_bound", "upper_bound", "ratio", "advantage")
-    )
-    square = np.where(np.nan_to_num(exact) > 0, ratio * advantage, np.nan) ** 2
+    exact, derivative = tokens.numbers("gradient_norm_sq"), tokens.numbers("ratio")
+    low, high = tokens.numbers("lower_bound"), tokens.numbers("upper_bound")
+    derivative = derivative * tokens.numbers("advantage")
+    square = np.where(np.nan_to_num(exact) > 0, derivative, np.nan) ** 2
     with np.errstate(divide="ignore", invalid="ignore"):
         distance = np.maximum(low - exact, exact - high) / square
     return distance <= ROUNDING, ~np.isnan(distance)
@@ -368,7 +358,6 @@ def _texts(tokens: Recorded, is_it: Callable[[str], bool]) -> Mask:
 def _share(
     artefacts: Artefacts, method: str, what: str, classes: Callable[[Recorded], tuple[Mask, Mask]]
 ) -> Iterator[Measured]:
-    """Yield the share of a class of tokens in another, in percent."""
     _need(artefacts.study, [method])
     for tokens in recorded(artefacts):
         if tokens.method != method:

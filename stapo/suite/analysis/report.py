@@ -85,7 +85,6 @@ def render_report(artefacts: Artefacts) -> str:
 
 
 def _figure(artefacts: Artefacts, name: str) -> dict[str, Any]:
-    """Return a figure as the template shows it."""
     spec = specification(chart_of(artefacts, name))
     return {
         "name": name,
@@ -114,8 +113,6 @@ def costs(artefacts: Artefacts) -> Table:
         path = artefacts.root / paths.RUN_PROVENANCE.format(study=study.name, **run._asdict())
         return read_json(path) if path.exists() else {}
 
-    records = artefacts.of_runs(record)
-
     def cost(heading: str, field: str, unit: float) -> Column[TrainingRun]:
         # Without a GPU, there is no number of its hours.
         return Column(heading, lambda run: (records[run].get(field) or nan) / unit, ",.2f")
@@ -125,6 +122,7 @@ def costs(artefacts: Artefacts) -> Table:
         environment["commit"] = (environment.get("commit") or "")[:12]
         return "; ".join(f"{key} {environment[key]}" for key in MADE if environment.get(key))
 
+    records = artefacts.of_runs(record)
     return Table(
         columns=[
             SIZE,

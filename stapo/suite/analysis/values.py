@@ -39,10 +39,10 @@ def write_values(artefacts: Artefacts) -> Path:
 
 def values_of(artefacts: Artefacts) -> list[Value]:
     """Return the values of a study, each with all columns; equal scores give equal values."""
-    values = []
+    values: list[Value] = []
     for decoding in artefacts.study.run.decodings:
         table = main_table(artefacts, decoding)
-        common = {"study": artefacts.study.name, "decoding": decoding}
+        common: Value = {"study": artefacts.study.name, "decoding": decoding}
         everything = sum(table.problems.values())
         for parts in (of_rows(table), _differences(table), _headlines(table)):
             for value in parts:

@@ -156,8 +156,13 @@ def accuracies_of(
     values = {b: 100 * average_at_n(cell) for b, cell in cells.items()}
     draws[AVERAGE] = np.mean([draws[b] for b in averaged], axis=0)
     values[AVERAGE] = float(np.mean([values[b] for b in averaged]))
-    exact = {name: exact_interval(cell).times(100) for name, cell in cells.items()}
-    near = {name for name, cell in cells.items() if _is_near_an_end(cell)}
+    exact, near = {}, set()
+    for name, cell in cells.items():
+        value, number = average_at_n(cell), _effective_problems(cell)
+        ends = clopper_pearson(number * value, number * (1 - value))
+        exact[name] = Interval(value, *ends).times(100)
+        if number * min(value, 1 - value) < FEW:
+            near.add(name)
     if near & {*averaged}:
         exact[AVERAGE] = _mean_interval([exact[b] for b in averaged])
         near.add(AVERAGE)
@@ -169,16 +174,6 @@ def accuracies_of(
     return Accuracies(intervals, draws)
 
 
-def exact_interval(correct: Array) -> Interval:
-    """Return the average of verdicts (S, P, N) with the interval of Clopper and Pearson.
-
-    It is that of as many independent problems as would have the variance of the problems' averages, of P
-    where these do not vary.
-    """
-    value, number = average_at_n(correct), _effective_problems(correct)
-    return Interval(value, *clopper_pearson(number * value, number * (1 - value)))
-
-
 def clopper_pearson(right: float, wrong: float) -> tuple[float, float]:
     """Return the interval of Clopper and Pearson for numbers of right and wrong answers."""
     low = float(betaincinv(right, wrong + 1, TAIL)) if right > 0 else 0.0
@@ -187,17 +182,16 @@ def clopper_pearson(right: float, wrong: float) -> tuple[float, float]:
 
 
 def _effective_problems(correct: Array) -> float:
+    """Return how many independent problems would have the variance of the averages of (S, P, N) verdicts.
+
+    It is P where these do not vary.
+    """
     means = correct.mean(axis=(0, 2))
     value, number = float(means.mean()), len(means)
     variance = float(means.var(ddof=1)) / number if number > 1 else 0.0
     if value in (0.0, 1.0) or variance == 0:
         return float(number)
     return min(value * (1 - value) / variance, float(correct.size))
-
-
-def _is_near_an_end(correct: Array) -> bool:
-    value = average_at_n(correct)
-    return _effective_problems(correct) * min(value, 1 - value) < FEW
 
 
 def _mean_interval(estimates: Sequence[Interval]) -> Interval:
@@ -334,7 +328,7 @@ def least_detectable(cells: Sequence[Array]) -> float:
     The verdicts (S, P, N) are those of the benchmarks. Enough problems must differ, each by one response.
     """
     problems = sum(cell.shape[1] for cell in cells)
-    responses = max(cell.shape[0] * cell.shape[2] for cell in cells)
+    responses: int = max(cell.shape[0] * cell.shape[2] for cell in cells)
     # The share of problems at which a binomial number of them reaches FLIPS with a probability of 80 %.
     needed = betaincinv(FLIPS, problems - FLIPS + 1, 0.8) if problems >= FLIPS else 1.0
     return float(needed) / responses
@@ -364,9 +358,15 @@ def strongest(
     names, cells = [*baselines], [*baselines.values()]
     problems = [_halves(cell.shape[1], rng) for cell in cells[0]]
     seeds = {cell[0].shape[0]: _halves(cell[0].shape[0], rng) for cell in cells}
-    averages = 100 * np.array([_averages(cell, problems, seeds[len(cell[0])]) for cell in cells])
+    halves = [
+        [
+            np.einsum("hks,sp,hkp->hk", seeds[len(correct)], correct.mean(axis=2), weights)
+            for correct, weights in zip(cell, problems, strict=True)
+        ]
+        for cell in cells
+    ]
     # (baselines, 2 halves, SPLITS). Equal averages are ties on every machine: rounding must not choose.
-    averages = averages.round(9)
+    averages = (100 * np.mean(halves, axis=1)).round(9)
     chosen = averages.argmax(axis=0)
     measured = np.take_along_axis(averages[:, ::-1], chosen[None], axis=0)
     counts = np.bincount(chosen.ravel(), minlength=len(names)) / chosen.size
@@ -381,16 +381,6 @@ def _halves(count: int, rng: np.random.Generator) -> Array:
     halves = np.stack([first, ~first]).astype(float)
     weights: Array = halves / halves.sum(axis=2, keepdims=True)
     return weights
-
-
-def _averages(cell: Sequence[Array], problems: Sequence[Array], seeds: Array) -> Array:
-    """Return (2, SPLITS) averages over the benchmarks in each half."""
-    parts = [
-        np.einsum("hks,sp,hkp->hk", seeds, correct.mean(axis=2), halves)
-        for correct, halves in zip(cell, problems, strict=True)
-    ]
-    mean: Array = np.mean(parts, axis=0)
-    return mean
 
 
 def over_strongest(

@@ -58,7 +58,6 @@ class Sample:
     step: Indices
     """(prompts,) index of a prompt's step among those of all trainings, from 0."""
     training: Indices
-    """Index of the training, from 0."""
     trainings: int
     prompts_per_step: int
 

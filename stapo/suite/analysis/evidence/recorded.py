@@ -55,7 +55,6 @@ class Recorded:
     size: str
     method: str
     title: str
-    """Title of the method."""
     s2t: Mapping[str, float | str]
     """Arguments with which S2T silences tokens, or would silence them, as they were recorded."""
     frame: pd.DataFrame
@@ -132,7 +131,6 @@ class Tokens:
     recording: Recorded
     name: str
     mask: Mask
-    """(n,)"""
 
     @property
     def size(self) -> str:
@@ -252,7 +250,6 @@ def with_pooled(artefacts: Artefacts) -> tuple[Recorded, ...]:
 
 
 def _thresholds(frame: pd.DataFrame) -> Array:
-    """Return tau_h for each token of a training."""
     given: Array = frame["entropy_threshold"].to_numpy(dtype=float, na_value=np.nan)
     missing = np.isnan(given)
     if not missing.all():

@@ -2,15 +2,8 @@
 
 from typing import Any
 
-from stapo.suite.analysis import charts
+from stapo.suite.analysis import charts, curves
 from stapo.suite.analysis.artefacts import Artefacts
-from stapo.suite.analysis.curves import (
-    accuracy_label,
-    accuracy_line,
-    curves_of,
-    shares_of,
-    with_mean,
-)
 from stapo.suite.exhibits import Exhibit
 from stapo.suite.study import TrainingRun
 
@@ -24,17 +17,17 @@ def make(artefacts: Artefacts) -> Any:
     """
     study, panels = artefacts.study, []
     group, x = charts.colours(artefacts.titles()), charts.x_axis("optimiser step", whole=True)
-    for decoding, benchmarks in curves_of(study):
-        shares = shares_of(artefacts, decoding, benchmarks)
-        y = charts.y_axis(accuracy_label(study, benchmarks))
+    for decoding, benchmarks in curves.curves_of(study):
+        shares = curves.shares_of(artefacts, decoding, benchmarks)
+        y = charts.y_axis(curves.accuracy_label(study, benchmarks))
         for size in study.run.sizes:
             rows: list[dict[str, Any]] = []
             for method in study.run.methods:
                 runs = [TrainingRun(size, method, seed) for seed in study.run.seeds]
-                lines = {run.seed: accuracy_line(study, run, shares) for run in runs}
+                lines = {run.seed: curves.accuracy_line(study, run, shares) for run in runs}
                 steps = [*next(iter(lines.values()))]
                 values = {seed: line.values() for seed, line in lines.items()}
-                rows += with_mean(values, steps, study.title(method))
+                rows += curves.with_mean(values, steps, study.title(method))
             layers = charts.lines(rows, x, y, group)
             panels.append(charts.panel(layers, f"{size}, {study.decodings[decoding].title}"))
     caption = "Accuracy of the intermediate checkpoints; step 0 is the base model."

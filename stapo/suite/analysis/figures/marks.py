@@ -22,19 +22,15 @@ def make(artefacts: Artefacts) -> Any:
     """Return precision and recall of each method's mask on wrong tokens: two panels per size."""
     recordings, group, panels = recorded(artefacts), charts.colours(SHOWN.values()), []
     for size in dict.fromkeys(recording.size for recording in recordings):
-        rows = [
-            row
-            for recording in recordings
-            if recording.size == size
-            for row in rows_of(recording)
-            if row.name in SHOWN and row.mask.any()
-        ]
+        among = [row for recording in recordings for row in rows_of(recording) if row.size == size]
+        rows = [row for row in among if row.name in SHOWN and row.mask.any()]
         precision = [_bar(row, row.share_of(*WRONG)) for row in rows]
         # Of all tokens with A > 0, every wrong one with A > 0 is one.
         recall = [_bar(row, row.found()) for row in rows if row.mask is not row.whole]
-        labels = "wrong tokens among them [%]", "of all wrong tokens [%]"
-        for bars, label in zip((precision, recall), labels, strict=True):
-            panels.append(charts.panel(charts.bars(bars, label, group), size))
+        labelled = {"wrong tokens among them [%]": precision, "of all wrong tokens [%]": recall}
+        panels += [
+            charts.panel(charts.bars(b, label, group), size) for label, b in labelled.items()
+        ]
     caption = (
         "Recorded tokens that are wrong (detours and slips, by the marks of the builder) in what masks "
         "select, with 95 % intervals. Left the precision of a mask, right its recall: of what a method "

@@ -32,9 +32,8 @@ def make(artefacts: Artefacts) -> Any:
         "their numbers. tau_h differs between mini-batches: the line is its median. "
         f"{' '.join([paper_note(), *notes_of(recordings)])}"
     )
-    return charts.grid(
-        [_panel(recording, each, group) for recording in recordings], caption, columns=2
-    )
+    panels = [_panel(recording, each, group) for recording in recordings]
+    return charts.grid(panels, caption, columns=2)
 
 
 def _panel(recording: Recorded, each: int, group: Mapping[str, Any]) -> Any:
@@ -49,10 +48,8 @@ def _panel(recording: Recorded, each: int, group: Mapping[str, Any]) -> Any:
         for place in recording.shuffled(quadrant.mask)[:each]:
             at = {"x": probabilities[place], "y": entropies[place], "group": quadrant.name}
             rows.append(at | {"text": token_signs(tokens.iloc[place])})
-    layers = [
-        *charts.points(rows, x, y, group),
-        *charts.rule(recording.tau_p, "tau_p", vertical=True),
-    ]
+    threshold = charts.rule(recording.tau_p, "tau_p", vertical=True)
+    layers = [*charts.points(rows, x, y, group), *threshold]
     if len(recording.tau_h):
         layers += charts.rule(float(np.median(recording.tau_h)), "median of tau_h")
     return charts.panel(layers, f"{recording.size}, {recording.title}", height=260)

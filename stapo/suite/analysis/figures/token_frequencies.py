@@ -28,7 +28,6 @@ EXHIBIT = Exhibit(order=110, title="Silenced and retained tokens")
 SHOWN, EXAMPLES = 10, 4
 """Tokens of each kind of candidate, and of each kind of token; per method and size; our choice."""
 CHARACTERS = 24
-"""Of a token."""
 MANY, SINGLE = 20, 0.5
 """Bars are of kinds of tokens from as many different ones, of which so large a share was recorded once."""
 ROOM = 220
@@ -94,7 +93,6 @@ def _labelled(rows: list[dict[str, Any]], kind: str, group: Mapping[str, Any]) -
 
 
 def _ordered(recording: Recorded, among: Mask) -> list[str]:
-    """Return tokens, the most frequent first."""
     weights = recording.frame[among].groupby("token")["weight"].sum().round(6)
     return sorted(weights.index, key=lambda token: (-weights[token], token))
 

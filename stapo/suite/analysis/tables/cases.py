@@ -22,19 +22,19 @@ LARGEST, RANDOM = 3, 3
 """Number of cases of each choice, per method and size; our choice."""
 BEFORE, AFTER = 60, 20
 """Characters of the context that the table shows."""
-COLUMNS: list[Column[SimpleNamespace]] = [
+COLUMNS: list[Column[Any]] = [
     SIZE,
     METHOD,
     Column("Seed", lambda row: row.seed),
     Column("Step", lambda row: row.step),
     Column("Chosen", lambda row: row.chosen, text=True),
-    Column("Context", lambda row: row.context, text=True),
-    Column("Token", lambda row: row.token, text=True),
+    Column("Context", lambda row: context_of(row.before, row.token, row.after), text=True),
+    Column("Token", lambda row: token_signs(row.token), text=True),
     Column("p [%]", lambda row: 100 * row.probability, ".3g"),
     Column("Entropy [nats]", lambda row: row.entropy, ".3f"),
     Column("Advantage", lambda row: row.advantage, "+.2f"),
     Column("Gradient norm", lambda row: row.norm, ".3g"),
-    Column("Most likely, %", lambda row: row.top, text=True),
+    Column("Most likely, %", lambda row: _top_text(row), text=True),
 ]
 
 
@@ -51,32 +51,24 @@ def make(artefacts: Artefacts) -> Table:
     )
 
 
-def cases(recording: Recorded) -> Iterator[SimpleNamespace]:
-    """Yield the cases of one method and size, the largest norms first: columns of the records, and more."""
+def cases(recording: Recorded) -> Iterator[Any]:
+    """Yield the cases of one method and size, the largest norms first: rows of the records, and more."""
     norms = np.where(recording.silenced & recording.measured, recording.norm, 0.0)
     shuffled = recording.shuffled(recording.silenced)
     largest = shuffled[np.argsort(-norms[shuffled], kind="stable")][:LARGEST]
     others = [place for place in shuffled if place not in largest][:RANDOM]
     places = [*largest, *others]
-    rows = recording.frame.iloc[places].assign(
-        size=recording.size,
-        title=recording.title,
-        chosen=["largest norm"] * len(largest) + ["random"] * len(others),
-        norm=recording.norm[places],
-    )
-    for record in rows.to_dict("records"):
-        row = SimpleNamespace(**{str(name): value for name, value in record.items()})
-        row.context = context_of(row.before, row.token, row.after)
-        row.top = top_text(row.top_tokens, row.top_probabilities)
-        row.token = token_signs(row.token)
-        yield row
+    chosen = ["largest norm"] * len(largest) + ["random"] * len(others)
+    rows = recording.frame.iloc[places].assign(chosen=chosen, norm=recording.norm[places])
+    for record in rows.assign(size=recording.size, title=recording.title).to_dict("records"):
+        yield SimpleNamespace(**{str(name): value for name, value in record.items()})
 
 
-def top_text(tokens: Any, probabilities: Any) -> str:
+def _top_text(row: Any) -> str:
     """Return the most likely tokens with their probabilities in percent; empty if they are unknown."""
-    if tokens is None or probabilities is None:
+    if row.top_tokens is None or row.top_probabilities is None:
         return ""
-    pairs = zip(tokens, probabilities, strict=True)
+    pairs = zip(row.top_tokens, row.top_probabilities, strict=True)
     return ", ".join(f"{token_signs(token)} {100 * float(p):.3g}" for token, p in pairs)
 
 

@@ -14,17 +14,17 @@ EXHIBIT = Exhibit(order=20, title="Dose of the methods")
 
 def dose(artefacts: Artefacts, run: TrainingRun) -> dict[str, float]:
     """Return the dose of a training: heading of a column -> value."""
-    dropped = 1 - values_of(artefacts, run, "kept_fraction")
-    touched = values_of(artefacts, run, "touched_fraction")
+    kept, touched, silenced, weight = (
+        values_of(artefacts, run, name)
+        for name in ("kept_fraction", "touched_fraction", "silenced_fraction", "touched_weight")
+    )
+    dropped = 1 - kept
     return {
         "Updates in which it acts [%]": 100 * float(((dropped > 0) | (touched > 0)).mean()),
-        "Candidates silenced [% of tokens]": float(
-            values_of(artefacts, run, "silenced_fraction").mean()
-        ),
+        "Candidates silenced [% of tokens]": float(silenced.mean()),
         "Tokens not kept [%]": 100 * float(dropped.mean()),
         "Tokens touched [%]": 100 * float(touched.mean()),
-        "Change of their weights [%]": 100
-        * float(values_of(artefacts, run, "touched_weight").mean()),
+        "Change of their weights [%]": 100 * float(weight.mean()),
     }
 
 
@@ -33,9 +33,7 @@ def make(artefacts: Artefacts) -> Table:
 
     def column(heading: str) -> Column[Trained]:
         def mean(row: Trained) -> Interval:
-            return mean_of_seeds(
-                [fmean(training[heading] for training in unit) for unit in row.units]
-            )
+            return mean_of_seeds([fmean(dose[heading] for dose in unit) for unit in row.units])
 
         return estimated(heading, mean)
 

@@ -5,6 +5,7 @@ A study names its primary endpoint before it runs (`compare.endpoint`).
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import chain
 from math import comb, isfinite, nan
 from statistics import fmean
@@ -58,7 +59,6 @@ class EndpointRow(NamedTuple):
     endpoint: str
     """Name in `ENDPOINTS`."""
     title: str
-    """Of the method."""
     values: list[float]
     """By seed, or the mean of each base model; nan if it was not measured."""
     gaps: dict[str, Gap]
@@ -98,23 +98,16 @@ def _curve(artefacts: Artefacts) -> Values:
 
 
 def _until_collapse(artefacts: Artefacts) -> Values:
-    """Return the share of the steps before the entropy collapses in percent; 100 if it never does."""
     return artefacts.of_runs(lambda run: 100.0 * entropy_of(artefacts, run).before_collapse)
 
 
 ENDPOINTS: dict[str, tuple[str, Callable[[Artefacts], Values]]] = {
-    "reward-last-half": (
-        "training reward, last half",
-        lambda artefacts: _last(artefacts, "reward", 0.5),
-    ),
-    "reward": ("training reward", lambda artefacts: _last(artefacts, "reward", 1.0)),
-    "accuracy": ("final accuracy, first decoding [%]", lambda artefacts: _accuracy(artefacts, 0)),
-    "accuracy-last-decoding": (
-        "final accuracy, last decoding [%]",
-        lambda artefacts: _accuracy(artefacts, -1),
-    ),
+    "reward-last-half": ("training reward, last half", partial(_last, name="reward", share=0.5)),
+    "reward": ("training reward", partial(_last, name="reward", share=1.0)),
+    "accuracy": ("final accuracy, first decoding [%]", partial(_accuracy, place=0)),
+    "accuracy-last-decoding": ("final accuracy, last decoding [%]", partial(_accuracy, place=-1)),
     "curve": ("mean accuracy of the evaluation curve [%]", _curve),
-    "entropy": ("entropy, last tenth [nats]", lambda artefacts: _last(artefacts, "entropy", 0.1)),
+    "entropy": ("entropy, last tenth [nats]", partial(_last, name="entropy", share=0.1)),
     "until-collapse": ("steps before the entropy collapses [%]", _until_collapse),
 }
 """Name in `compare.endpoint` -> what it is, and the function that computes it."""
@@ -129,14 +122,14 @@ def endpoint_rows(artefacts: Artefacts, only: str | None = None) -> Iterator[End
     targets, _ = study.compared()
     for size in sizes_of(study):
         for name, by_run in measured.items():
-            by_method = {
+            units = {
                 method: [[by_run[run] for run in unit] for unit in units_of(study, size, method)]
                 for method in study.run.methods
             }
-            means = {m: [fmean(unit) for unit in units] for m, units in by_method.items()}
-            for method, values in by_method.items():
+            means = {method: [*map(fmean, values)] for method, values in units.items()}
+            for method in study.run.methods:
                 gaps = {
-                    study.title(target): paired_gap(by_method[target], values)
+                    study.title(target): paired_gap(units[target], units[method])
                     if size == ALL
                     else gap(means[target], means[method])
                     for target in targets
@@ -201,18 +194,22 @@ def make(artefacts: Artefacts) -> Table:
     def named(row: EndpointRow) -> str:
         return ENDPOINTS[row.endpoint][0] + (" (primary)" if row.endpoint == primary else "")
 
-    columns: list[Column[EndpointRow]] = [SIZE, Column("Endpoint", named, text=True), METHOD]
-    columns.append(Column("Seeds", lambda row: len(row.values)))
-    columns.append(estimated("Mean", lambda row: mean_of_seeds(row.values)))
-    for target in study.compared()[0]:
-        columns += _differences(study.title(target), ALL in sizes_of(study))
-    which = (
-        f"The study named its primary endpoint before it ran: {ENDPOINTS[primary][0]}. Others are secondary."
-        if primary
-        else "The study named no primary endpoint: all are secondary."
-    )
+    pooled, targets = ALL in sizes_of(study), study.compared()[0]
+    which = "The study named no primary endpoint: all are secondary."
+    if primary:
+        named_first = (
+            f"The study named its primary endpoint before it ran: {ENDPOINTS[primary][0]}."
+        )
+        which = f"{named_first} Others are secondary."
     return Table(
-        columns=columns,
+        columns=[
+            SIZE,
+            Column("Endpoint", named, text=True),
+            METHOD,
+            Column("Seeds", lambda row: len(row.values)),
+            estimated("Mean", lambda row: mean_of_seeds(row.values)),
+            *(column for t in targets for column in _differences(study.title(t), pooled)),
+        ],
         rows=[*endpoint_rows(artefacts)],
         caption="Endpoints: one number for each training, with 95 % intervals over training seeds (Student's "
         "t for means, Welch's for differences). p: exact test over all exchanges of the trainings of two "
@@ -222,7 +219,7 @@ def make(artefacts: Artefacts) -> Table:
             "If some trainings collapse, these intervals contain the truth less often than in 95 % of the "
             "cases: docs/evaluation.md. The exact p is at least 0.1 with three trainings of each method, "
             "and at least 0.125 with four pairs.",
-            *[PAIRED] * (ALL in sizes_of(study)),
+            *[PAIRED] * pooled,
         ],
     )
 

@@ -7,7 +7,7 @@ import numpy as np
 from stapo.suite.analysis.artefacts import Artefacts
 from stapo.suite.analysis.evidence.estimates import Mask, ratio, share
 from stapo.suite.analysis.evidence.recorded import Recorded, Tokens, notes_of, with_pooled
-from stapo.suite.analysis.formats import METHOD, SIZE, Column, Table, estimated
+from stapo.suite.analysis.formats import METHOD, NAME, SIZE, Column, Table, estimated
 from stapo.suite.evaluation.statistics import Interval
 from stapo.suite.exhibits import Exhibit
 from stapo.suite.study import Study
@@ -25,25 +25,21 @@ class Source(Tokens):
     @property
     def share(self) -> Interval:
         """Share in all tokens."""
-        return share(self.recording.sample, self.mask, np.ones_like(self.mask))
+        return share(self.sample, self.mask, np.ones_like(self.mask))
 
     @property
     def change(self) -> Interval:
         """Predicted change of the entropy by these tokens, per token of the mini-batch."""
-        recording = self.recording
-        by_token = recording.predicted_change(
-            np.nan_to_num(recording.numbers("ratio")) * recording.numbers("advantage")
-        )
-        return ratio(recording.sample, np.where(self.mask, by_token, 0.0), np.ones(len(by_token)))
+        advantages = self.recording.numbers("advantage")
+        ratios = np.nan_to_num(self.recording.numbers("ratio"))
+        by_token = self.recording.predicted_change(ratios * advantages)
+        return ratio(self.sample, np.where(self.mask, by_token, 0.0), np.ones(len(by_token)))
 
 
 def sources(recording: Recorded, study: Study) -> list[Source]:
     """Return the sources of one method: what acts, what something removes, and truncated responses."""
-    advantage, ratio, method = (
-        recording.numbers("advantage"),
-        recording.numbers("ratio"),
-        study.method(recording.method),
-    )
+    advantage, ratio = recording.numbers("advantage"), recording.numbers("ratio")
+    method = study.method(recording.method)
     kept: Mask = recording.frame["kept"].to_numpy(dtype=bool)
     # Not where the recorded gradient is 0: that of a token of probability nearly 1 is, too.
     above, below = ratio > 1 + method.clip_high, ratio < 1 - method.clip_low
@@ -54,33 +50,32 @@ def sources(recording: Recorded, study: Study) -> list[Source]:
     acts = kept & ~clipped
     longest = study.training_of(recording.method).max_response_tokens
     truncated: Mask = recording.numbers("length") >= longest
-    rows = []
-    for sign, has_sign in (("> 0", advantage > 0), ("< 0", advantage < 0)):
-        rows.append(
-            Source(recording, f"A {sign}, rare", acts & has_sign & recording.rare, acts=True)
-        )
-        rows.append(
-            Source(recording, f"A {sign}, other", acts & has_sign & ~recording.rare, acts=True)
-        )
-    for sign, has_sign in (("> 0", advantage > 0), ("< 0", advantage < 0)):
-        rows.append(Source(recording, f"clipped, A {sign}", clipped & has_sign, acts=False))
-    rows.append(Source(recording, "not kept", ~kept, acts=False))
-    return [*rows, Source(recording, "in responses of full length", acts & truncated, acts=True)]
+    up, down = advantage > 0, advantage < 0
+    masks: dict[str, tuple[Mask, bool]] = {
+        "A > 0, rare": (acts & up & recording.rare, True),
+        "A > 0, other": (acts & up & ~recording.rare, True),
+        "A < 0, rare": (acts & down & recording.rare, True),
+        "A < 0, other": (acts & down & ~recording.rare, True),
+        "clipped, A > 0": (clipped & up, False),
+        "clipped, A < 0": (clipped & down, False),
+        "not kept": (~kept, False),
+        "in responses of full length": (acts & truncated, True),
+    }
+    return [Source(recording, name, mask, acts=act) for name, (mask, act) in masks.items()]
 
 
 def make(artefacts: Artefacts) -> Table:
     """Return the table, a row per method and source."""
     recordings = with_pooled(artefacts)
-    columns: list[Column[Source]] = [
-        SIZE,
-        METHOD,
-        Column("Tokens", lambda row: row.name, text=True),
-        Column("Has gradient", lambda row: "yes" if row.acts else "no", text=True),
-        estimated("Of all tokens [%]", lambda row: row.share, unit=100),
-        estimated("Predicted change", lambda row: row.change, "+.2g"),
-    ]
     return Table(
-        columns=columns,
+        columns=[
+            SIZE,
+            METHOD,
+            NAME,
+            Column("Has gradient", lambda row: "yes" if row.acts else "no", text=True),
+            estimated("Of all tokens [%]", lambda row: row.share, unit=100),
+            estimated("Predicted change", lambda row: row.change, "+.2g"),
+        ],
         rows=[row for recording in recordings for row in sources(recording, artefacts.study)],
         caption="Change of the entropy that the lemma predicts for an update, by the tokens that bring it, "
         "per token of the mini-batch and up to a positive factor (the learning rate), with 95 % intervals.",

@@ -1,6 +1,7 @@
 """The hyperparameters of the study as run, beside the paper's."""
 
 from collections.abc import Iterator
+from itertools import product
 from typing import Any, NamedTuple
 
 from stapo.suite.analysis.artefacts import Artefacts
@@ -26,11 +27,15 @@ class Setting(NamedTuple):
     letter: str
     """How sure it is that the paper states it."""
     elsewhere: str
-    """What others say of it."""
+
+    @property
+    def papers(self) -> str:
+        """The paper's value, as text."""
+        return "not stated" if self.stated is None else _shown(self.stated)
 
     @property
     def source(self) -> str:
-        """Return where our value comes from, and what others say."""
+        """Where our value comes from, and what others say."""
         remark = f"; {self.elsewhere}" if self.elsewhere else ""
         if self.stated is None:
             return f"our choice: the paper does not state it{remark}"
@@ -51,9 +56,7 @@ COLUMNS: list[Column[Setting]] = [
     Column("Setting", lambda row: row.name.replace("_", " "), text=True),
     Column("Methods", lambda row: row.methods, text=True),
     Column("This study", lambda row: _shown(row.ours), text=True),
-    Column(
-        "Paper", lambda row: "not stated" if row.stated is None else _shown(row.stated), text=True
-    ),
+    Column("Paper", lambda row: row.papers, text=True),
     Column("Source", lambda row: row.source, text=True),
 ]
 
@@ -63,12 +66,10 @@ def settings(study: Study) -> list[Setting]:
     grouped = dict[Setting, list[str]]()
     for setting in _method_settings(study):
         grouped.setdefault(setting._replace(methods=""), []).append(setting.methods)
-    rows = [
-        setting._replace(
-            methods="all" if len(titles) == len(study.run.methods) else ", ".join(titles)
-        )
-        for setting, titles in grouped.items()
-    ]
+    rows = []
+    for setting, titles in grouped.items():
+        methods = "all" if len(titles) == len(study.run.methods) else ", ".join(titles)
+        rows.append(setting._replace(methods=methods))
     return [*rows, *_evaluation_settings(study)]
 
 
@@ -96,40 +97,30 @@ def make(artefacts: Artefacts) -> Table:
 
 
 def _method_settings(study: Study) -> Iterator[Setting]:
-    """Yield the settings of the trainings and of the token selections, each for every method."""
     known = paper()["hyperparameters"]
-    for entry in known["training"]:
-        for name in study.run.methods:
-            ours, elsewhere = (
-                getattr(study.training_of(name), entry["setting"]),
-                entry.get("elsewhere", ""),
-            )
-            ours = reader_name(ours) if entry["setting"] == "reward" else ours
-            title = study.title(name)
-            yield Setting(
-                entry["setting"], title, ours, entry["value"], entry["confidence"], elsewhere
-            )
+    for entry, name in product(known["training"], study.run.methods):
+        key, stated, letter = entry["setting"], entry["value"], entry["confidence"]
+        ours = getattr(study.training_of(name), key)
+        ours = reader_name(ours) if key == "reward" else ours
+        yield Setting(key, study.title(name), ours, stated, letter, entry.get("elsewhere", ""))
     others = (key for name in study.run.methods for key in study.method(name).effective)
-    for key in dict.fromkeys((*METHOD_SETTINGS, *others)):
-        for name in study.run.methods:
-            method, stated = study.method(name), known["methods"].get(study.origin_of(name), {})
-            if key == "selection" or key not in method.effective:
-                continue
-            ours = method.effective[key]
-            letter = "L" if key in stated.get("inferred", ()) else stated.get("confidence", "")
-            elsewhere = known["elsewhere"].get(key, "")
-            yield Setting(
-                key, method.title, ours, stated.get(key), letter * (key in stated), elsewhere
-            )
+    keys = dict.fromkeys((*METHOD_SETTINGS, *others))
+    for key, name in product(keys, study.run.methods):
+        method, stated = study.method(name), known["methods"].get(study.origin_of(name), {})
+        if key == "selection" or key not in method.effective:
+            continue
+        letter = "L" if key in stated.get("inferred", ()) else stated.get("confidence", "")
+        paper_has = stated.get(key), letter * (key in stated), known["elsewhere"].get(key, "")
+        yield Setting(key, method.title, method.effective[key], *paper_has)
 
 
 def _evaluation_settings(study: Study) -> Iterator[Setting]:
     known = paper()["hyperparameters"]
     for entry in known["evaluation"]:
-        ours = getattr(study.evaluation, entry["setting"])
-        name = f"{entry['setting']}, evaluation"
+        name, ours = f"{entry['setting']}, evaluation", getattr(study.evaluation, entry["setting"])
         yield Setting(name, "all", ours, entry["value"], entry["confidence"], "")
+    samples = known["samples"]
     for name in study.run.benchmarks:
-        samples, stated = study.benchmarks[name].samples, known["samples"]["values"].get(name)
-        heading, letter = f"responses per problem, {name}", known["samples"]["confidence"]
-        yield Setting(heading, "all", samples, stated, letter, "")
+        stated, heading = samples["values"].get(name), f"responses per problem, {name}"
+        ours = study.benchmarks[name].samples
+        yield Setting(heading, "all", ours, stated, samples["confidence"], "")

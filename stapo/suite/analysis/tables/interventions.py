@@ -1,19 +1,15 @@
 """What one update with and without silencing changes, at each checkpoint."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from itertools import product
 from statistics import fmean
 
 import numpy as np
 import pandas as pd
 
 from stapo.suite.analysis.artefacts import Artefacts
-from stapo.suite.analysis.evidence.updates import (
-    QUANTITIES,
-    Updates,
-    arm_title,
-    measured,
-    predicted_change,
-)
+from stapo.suite.analysis.evidence import updates
+from stapo.suite.analysis.evidence.updates import QUANTITIES, Updates
 from stapo.suite.analysis.formats import Column, Table, estimated, with_interval
 from stapo.suite.evaluation.statistics import Interval, mean_of_seeds
 from stapo.suite.exhibits import Exhibit
@@ -26,11 +22,11 @@ EXHIBIT = Exhibit(order=90, title="One update with and without silencing", needs
 
 def title_of(study: Study, checkpoint: Checkpoint) -> str:
     """Return a checkpoint as people say it."""
-    run = checkpoint.run
-    if run is None:
-        return f"{checkpoint.size}, {study.title('base')}"
-    step = "" if checkpoint.step is None else f", step {checkpoint.step}"
-    return f"{run.size}, {study.title(run.method)}, seed {run.seed}{step}"
+    parts = [checkpoint.size, study.title(checkpoint.method or "base")]
+    for name in ("seed", "step"):
+        if (number := getattr(checkpoint, name)) is not None:
+            parts.append(f"{name} {number}")
+    return ", ".join(parts)
 
 
 def make(artefacts: Artefacts) -> Table:
@@ -43,8 +39,8 @@ def make(artefacts: Artefacts) -> Table:
 
         return estimated(QUANTITIES[name][0], change, "+.2g")
 
-    def done(checkpoint: Checkpoint) -> Sequence[Repetition]:
-        return artefacts.intervention(checkpoint).numbers.repetitions
+    def done(checkpoint: Checkpoint) -> list[list[Repetition]]:
+        return [[made] for made in artefacts.intervention(checkpoint).numbers.repetitions]
 
     def silenced(row: Updates) -> float:
         return fmean(repetition.arms[row.name].silenced for (repetition,) in row.units)
@@ -52,23 +48,18 @@ def make(artefacts: Artefacts) -> Table:
     return Table(
         columns=[
             Column("Checkpoint", lambda row: row.at, text=True),
-            Column("Arm", lambda row: arm_title(study, row.name), text=True),
+            Column("Arm", lambda row: updates.arm_title(study, row.name), text=True),
             Column("Silenced tokens", silenced, ".1f"),
-            *map(column, measured(artefacts)),
+            *map(column, updates.measured(artefacts)),
         ],
         rows=[
-            Updates(
-                title_of(study, checkpoint), arm, [[repetition] for repetition in done(checkpoint)]
-            )
-            for checkpoint in study.intervened()
-            for arm in study.interventions.arms
+            Updates(title_of(study, checkpoint), arm, done(checkpoint))
+            for checkpoint, arm in product(study.intervened(), study.interventions.arms)
         ],
-        caption=(
-            "One update of a checkpoint from the same weights and the same rollout, in "
-            f"{study.interventions.repetitions} repetitions: arms that silence equally many tokens, minus "
-            "the update in which nothing is silenced. Entropy and reward are changes by the update. 95 % "
-            "intervals over the repetitions (Student's t): they are about the weights of one checkpoint."
-        ),
+        caption="One update of a checkpoint from the same weights and the same rollout, in "
+        f"{study.interventions.repetitions} repetitions: arms that silence equally many tokens, minus "
+        "the update in which nothing is silenced. Entropy and reward are changes by the update. 95 % "
+        "intervals over the repetitions (Student's t): they are about the weights of one checkpoint.",
         notes=[*_notes(artefacts)],
     )
 
@@ -87,7 +78,7 @@ def _notes(artefacts: Artefacts) -> Iterator[str]:
             f"{title_of(study, checkpoint)}: rank correlation of the lemma's prediction with the entropy "
             f"change of tokens {with_interval(correlation, '.2f') or 'undefined'}. The covariance form, "
             f"-Cov(log p, p A), has the sign of the mean change in {right} of "
-            f"{tokens.repetition.nunique()} repetitions."
+            f"{tokens['repetition'].nunique()} repetitions."
         )
 
 
@@ -102,12 +93,10 @@ def lemma(tokens: pd.DataFrame) -> tuple[Interval, int]:
     """
     correlations, right = [], 0
     for _, group in tokens.groupby("repetition"):
-        logps, entropies, after, advantages = (
-            group[name].to_numpy(float)
-            for name in ("logp", "entropy", "entropy_after", "advantage")
-        )
+        numbers = group[["logp", "entropy", "entropy_after", "advantage"]].to_numpy(float)
+        logps, entropies, after, advantages = numbers.T
         change = after - entropies
-        predicted = pd.Series(predicted_change(logps, entropies, advantages))
+        predicted = pd.Series(updates.predicted_change(logps, entropies, advantages))
         correlations.append(float(predicted.corr(pd.Series(change), method="spearman")))
         covariance = np.cov(logps, np.exp(logps) * advantages)[0, 1]
         right += bool((covariance < 0) == (change.mean() > 0))

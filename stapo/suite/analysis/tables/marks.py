@@ -11,7 +11,7 @@ from stapo.suite.analysis.evidence.recorded import (
     quadrants,
     with_pooled,
 )
-from stapo.suite.analysis.formats import METHOD, SIZE, Column, Table, estimated
+from stapo.suite.analysis.formats import METHOD, NAME, RECORDED, SIZE, Column, Table, estimated
 from stapo.suite.evaluation.statistics import Interval
 from stapo.suite.exhibits import Exhibit
 from stapo.suite.models.marked import DETOUR, MARKS, SLIP
@@ -31,12 +31,12 @@ class Row(Tokens):
 
     def share_of(self, *marks: str) -> Interval:
         """Return the share of some marks among these tokens."""
-        return share(self.recording.sample, self.mask & marked(self.recording, *marks), self.mask)
+        return share(self.sample, self.mask & marked(self.recording, *marks), self.mask)
 
     def found(self) -> Interval:
         """Return the share of the wrong tokens of the whole that are among these: the recall."""
         wrong = self.whole & marked(self.recording, *WRONG)
-        return share(self.recording.sample, wrong & self.mask, wrong)
+        return share(self.sample, wrong & self.mask, wrong)
 
 
 def marked(recording: Recorded, *marks: str) -> Mask:
@@ -51,14 +51,10 @@ def rows_of(recording: Recorded) -> list[Row]:
     for sign in ("> 0", "< 0"):
         same_sign = quadrants(recording, (sign,))
         rows.append(Row(recording, f"all with A {sign}", same_sign[0].whole, same_sign[0].whole))
-        rows += [
-            Row(recording, f"A {sign}, {quadrant.name}", quadrant.mask, quadrant.whole)
-            for quadrant in same_sign
-        ]
+        rows += [Row(recording, f"A {sign}, {q.name}", q.mask, q.whole) for q in same_sign]
     touched: Mask = recording.frame["touched"].to_numpy(dtype=bool)
     if touched.any():
-        everything = touched | ~touched
-        rows.append(Row(recording, TOUCHED, touched, everything))
+        rows.append(Row(recording, TOUCHED, touched, touched | ~touched))
     return rows
 
 
@@ -69,22 +65,19 @@ def _share(mark: str) -> Column[Row]:
 def make(artefacts: Artefacts) -> Table:
     """Return the table, a row per method and class of tokens."""
     recordings = with_pooled(artefacts)
-    columns: list[Column[Row]] = [
-        SIZE,
-        METHOD,
-        Column("Tokens", lambda row: row.name, text=True),
-        Column("Recorded", lambda row: int(row.mask.sum()), ",d"),
-        estimated("Wrong [%]", lambda row: row.share_of(*WRONG), unit=100),
-        estimated("Of all wrong ones [%]", lambda row: row.found(), unit=100),
-        *map(_share, MARKS),
-    ]
     return Table(
-        columns=columns,
+        columns=[
+            SIZE,
+            METHOD,
+            NAME,
+            RECORDED,
+            estimated("Wrong [%]", lambda row: row.share_of(*WRONG), unit=100),
+            estimated("Of all wrong ones [%]", lambda row: row.found(), unit=100),
+            *map(_share, MARKS),
+        ],
         rows=[row for recording in recordings for row in rows_of(recording)],
-        caption=(
-            "What recorded tokens really are, by sign of the advantage, probability and entropy, with 95 % "
-            "intervals: the builder of this world knows of every token whether it is right."
-        ),
+        caption="What recorded tokens really are, by sign of the advantage, probability and entropy, with "
+        "95 % intervals: the builder of this world knows of every token whether it is right.",
         notes=[
             "Wrong: slips and detours. Of the first quadrant with A > 0, which S2T silences, or would "
             "silence, the share of wrong tokens is the precision of its mask on tokens that are wrong in "

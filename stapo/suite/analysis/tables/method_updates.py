@@ -4,6 +4,7 @@ from stapo.suite.analysis.artefacts import Artefacts
 from stapo.suite.analysis.evidence.updates import QUANTITIES, Updates, measured, updates_of
 from stapo.suite.analysis.formats import Column, Table, estimated
 from stapo.suite.exhibits import Exhibit
+from stapo.suite.records.interventions import Repetition
 
 EXHIBIT = Exhibit(
     order=96, title="Methods with the same weights and rollout", needs="method-interventions"
@@ -23,12 +24,10 @@ def make(artefacts: Artefacts) -> Table:
         return estimated(heading, lambda row: row.change(name, minus, "methods"), form)
 
     def touched(row: Updates) -> float:
-        shares = row.over_units(
-            lambda repetition: (
-                100 * repetition.methods[row.name].silenced / max(repetition.tokens, 1)
-            )
-        )
-        return shares.value
+        def share(repetition: Repetition) -> float:
+            return 100 * repetition.methods[row.name].silenced / max(repetition.tokens, 1)
+
+        return row.over_units(share).value
 
     return Table(
         columns=[
@@ -38,11 +37,9 @@ def make(artefacts: Artefacts) -> Table:
             *map(column, measured(artefacts, SHOWN)),
         ],
         rows=rows,
-        caption=(
-            f"All updates with one rollout, from the same weights, minus what {study.title(first)} makes of "
-            f"it (cosine and KL divergence themselves), in {study.interventions.repetitions} repetitions. "
-            f"Means of {len(rows[0].units)} base models with 95 % intervals over them (Student's t)."
-        ),
+        caption=f"All updates with one rollout, from the same weights, minus what {study.title(first)} makes "
+        f"of it (cosine and KL divergence themselves), in {study.interventions.repetitions} repetitions. "
+        f"Means of {len(rows[0].units)} base models with 95 % intervals over them (Student's t).",
         notes=[
             "Touched: tokens whose weight in the gradient the method changes. Cosine: of the change of the "
             "weights with that of the first method."

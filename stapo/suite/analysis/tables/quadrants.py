@@ -11,7 +11,7 @@ from stapo.suite.analysis.evidence.recorded import (
     quadrants,
     with_pooled,
 )
-from stapo.suite.analysis.formats import METHOD, SIZE, Column, Table, estimated
+from stapo.suite.analysis.formats import METHOD, RECORDED, SIZE, Column, Table, estimated
 from stapo.suite.exhibits import Exhibit
 
 EXHIBIT = Exhibit(order=40, title="Classes of tokens by probability and entropy")
@@ -20,7 +20,7 @@ COLUMNS: list[Column[Quadrant]] = [
     METHOD,
     Column("Advantage", lambda row: row.advantage, text=True),
     Column("Quadrant", lambda row: row.name, text=True),
-    Column("Recorded", lambda row: int(row.mask.sum()), ",d"),
+    RECORDED,
     estimated("Density [%]", lambda row: row.share, unit=100),
     estimated("Mean gradient norm", lambda row: row.norm),
     estimated("Against high/high [%]", lambda row: row.against, "+.1f"),

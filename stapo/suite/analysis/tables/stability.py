@@ -68,12 +68,6 @@ def entropy_of(artefacts: Artefacts, run: TrainingRun) -> EntropyNumbers:
     return entropy_numbers(values_of(artefacts, run, "entropy"), warm_up_steps(artefacts.study))
 
 
-def entropies(artefacts: Artefacts, size: str, method: str) -> list[EntropyNumbers]:
-    """Return the stability of the entropy of each training of a method at a size, by seed."""
-    seeds = artefacts.study.run.seeds
-    return [entropy_of(artefacts, TrainingRun(size, method, seed)) for seed in seeds]
-
-
 def _numbers(row: Trained, name: str) -> list[list[float]]:
     return [[getattr(numbers, name) for numbers in unit] for unit in row.units]
 

@@ -11,6 +11,7 @@ from stapo.suite.analysis.against_paper import changed, is_papers
 from stapo.suite.analysis.artefacts import Artefacts
 from stapo.suite.analysis.formats import Column, Table
 from stapo.suite.analysis.quantities import QUANTITIES, Measured, UnmeasuredError
+from stapo.suite.evaluation.statistics import Interval
 from stapo.suite.exhibits import Exhibit
 from stapo.suite.reference import CONFIDENCE, claims, paper
 from stapo.suite.study import Study
@@ -32,17 +33,13 @@ class Claim:
     text: str
     revision: str
     method: str
-    """Method of the revision that it is about."""
     confidence: str
     about: Literal["method", "tokens"]
     quantity: str
-    """Name in `QUANTITIES`."""
     arguments: dict[str, Any]
     rule: str
-    """Name in `RULES`."""
     limits: tuple[float, ...]
     is_limit_ours: bool
-    """Whether the limit or the margin is our choice."""
     against_baselines: bool
 
 
@@ -66,40 +63,26 @@ def paper_claims() -> list[Claim]:
     parsed = []
     for entry in claims():
         ((rule, limits),) = entry["rule"].items()
-        quantity, *arguments = entry["quantity"].items()
+        (_, quantity), *arguments = entry["quantity"].items()
         same = {key: entry[key] for key in ("id", "text", "confidence", "about")}
-        same |= {"quantity": quantity[1], "arguments": dict(arguments), "rule": rule}
+        same |= {"quantity": quantity, "arguments": dict(arguments), "rule": rule}
         same |= {"limits": tuple(limits) if isinstance(limits, list) else (limits,)}
         same |= {"is_limit_ours": "limit" in entry, "against_baselines": "against" in entry}
-        for revision, method in entry["revisions"].items():
-            parsed.append(Claim(revision=revision, method=method, **same))
+        parsed += [Claim(revision=r, method=m, **same) for r, m in entry["revisions"].items()]
     return parsed
 
 
+def _within(interval: Interval, low: float, high: float) -> tuple[bool, bool]:
+    inside = low <= interval.low and interval.high <= high
+    return inside, interval.low > high or interval.high < low
+
+
 RULES: dict[str, tuple[str, Callable[..., tuple[bool, bool]]]] = {
-    "above": (
-        "above {0:g}",
-        lambda interval, limit: (interval.low > limit, interval.high <= limit),
-    ),
-    "below": (
-        "below {0:g}",
-        lambda interval, limit: (interval.high < limit, interval.low >= limit),
-    ),
-    "within": (
-        "between {0:g} and {1:g}",
-        lambda interval, a, b: (
-            a <= interval.low and interval.high <= b,
-            interval.low > b or interval.high < a,
-        ),
-    ),
+    "above": ("above {0:g}", lambda found, limit: (found.low > limit, found.high <= limit)),
+    "below": ("below {0:g}", lambda found, limit: (found.high < limit, found.low >= limit)),
+    "within": ("between {0:g} and {1:g}", _within),
     # Two one-sided tests at 2.5 %.
-    "equals": (
-        "within {1:g} of {0:g}",
-        lambda interval, a, margin: (
-            a - margin <= interval.low and interval.high <= a + margin,
-            interval.low > a + margin or interval.high < a - margin,
-        ),
-    ),
+    "equals": ("within {1:g} of {0:g}", lambda found, a, d: _within(found, a - d, a + d)),
 }
 """Name of a rule -> what it claims, and whether an interval confirms and contradicts that."""
 
@@ -113,19 +96,16 @@ def decide(claim: Claim, measured: Sequence[Measured], seeds: int) -> tuple[Verd
         return OPEN, "One training seed decides nothing about a method."
     text, rule = RULES[claim.rule]
     wanted, several = text.format(*claim.limits), len(measured) > 1
-    if without := [
-        measurement for measurement in measured if not isfinite(measurement.estimate.low)
-    ]:
-        return OPEN, f"There is no interval of the {without[0].what}."
-    outcomes: list[tuple[Verdict, Measured]] = []
+    outcomes: dict[Verdict, str] = {}
     for measurement in measured:
+        if not isfinite(measurement.estimate.low):
+            return OPEN, f"There is no interval of the {measurement.what}."
         confirmed, contradicted = rule(measurement.estimate, *claim.limits)
-        outcomes.append((REFUTED if contradicted else HOLDS if confirmed else OPEN, measurement))
-    for wanting, words in SAYS.items():
-        for verdict, measurement in outcomes:
-            if verdict == wanting:
-                which = f" of the {measurement.what}" if several else ""
-                return verdict, f"The interval{which} {words} {wanted}."
+        verdict = REFUTED if contradicted else HOLDS if confirmed else OPEN
+        outcomes.setdefault(verdict, f" of the {measurement.what}" if several else "")
+    for verdict, words in SAYS.items():
+        if verdict in outcomes:
+            return verdict, f"The interval{outcomes[verdict]} {words} {wanted}."
     which = f"All {len(measured)} intervals are" if several else "The interval is"
     return HOLDS, f"{which} {wanted}."
 
@@ -140,28 +120,20 @@ def _verdicts(artefacts: Artefacts, claim: Claim) -> Iterator[Decided]:
     try:
         measured = [*QUANTITIES[claim.quantity](artefacts, claim.method, **claim.arguments)]
     except UnmeasuredError as error:
-        reason = f"Not measured: {error}."
-        yield Decided(claim, "", (), seeds, OPEN, reason, [])
+        yield Decided(claim, "", (), seeds, OPEN, f"Not measured: {error}.", [])
         return
+    compared = {claim.method, *(BASELINES if claim.against_baselines else ())}
+    inferred = [text for name, text in paper()["inferred"].items() if name in compared]
+    rests_on = ["the limit is our choice"] * claim.is_limit_ours + inferred
     for where in dict.fromkeys(measurement.where for measurement in measured):
         measurements = [measurement for measurement in measured if measurement.where == where]
         verdict, reason = decide(claim, measurements, seeds)
         if seeds == 1 and verdict != OPEN:
             reason += " This is about the tokens of one training, not about its method."
-        rests_on = [*_rests_on(claim)]
         yield Decided(claim, where, measurements, seeds, verdict, reason, rests_on)
 
 
-def _rests_on(claim: Claim) -> Iterator[str]:
-    """Yield what a reader has to grant to accept a verdict."""
-    if claim.is_limit_ours:
-        yield "the limit is our choice"
-    compared = {claim.method, *(BASELINES if claim.against_baselines else ())}
-    yield from (text for name, text in paper()["inferred"].items() if name in compared)
-
-
 def _reason(row: Decided) -> str:
-    """Return the reason of a verdict, and what a reader has to grant."""
     return row.reason + (f" Rests on: {'; '.join(row.rests_on)}." if row.rests_on else "")
 
 
@@ -188,12 +160,12 @@ def make(artefacts: Artefacts) -> Table:
     count = Counter(row.verdict for row in rows)
     counts = ", ".join(f"{verdict} {count[verdict]}" for verdict in (HOLDS, REFUTED, OPEN))
     unmeasured = sum(not row.measured for row in rows)
-    caption = (
-        f"{len(rows)} verdicts on claims of the paper, by revision and size: {counts}. For {unmeasured} of "
-        "the last ones, the study does not measure what the claim is about."
-    )
     return Table(
-        columns=COLUMNS, rows=rows, caption=caption, notes=[RULE, *_notes(artefacts.study)]
+        columns=COLUMNS,
+        rows=rows,
+        caption=f"{len(rows)} verdicts on claims of the paper, by revision and size: {counts}. For "
+        f"{unmeasured} of the last ones, the study does not measure what the claim is about.",
+        notes=[RULE, *_notes(artefacts.study)],
     )
 
 

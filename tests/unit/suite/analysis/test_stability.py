@@ -1,4 +1,4 @@
-"""Stability and endpoints of trainings whose numbers are known."""
+"""Stability, dose and endpoints of trainings whose numbers are known."""
 
 from itertools import product
 from math import exp, isnan, log
@@ -11,6 +11,7 @@ from stapo.core.files import write_jsonl
 from stapo.suite import paths
 from stapo.suite.analysis.artefacts import Artefacts
 from stapo.suite.analysis.tables import endpoints
+from stapo.suite.analysis.tables.dose import dose
 from stapo.suite.analysis.tables.endpoints import ALL, ENDPOINTS, endpoint_rows, gap, paired_gap
 from stapo.suite.analysis.tables.stability import (
     COLLAPSE,
@@ -138,3 +139,19 @@ def test_base_models_that_differ_in_their_seed_are_compared_in_pairs(
     assert said.endswith("size all: STAPO minus JustRL +0 [+0, +0], p = 1.000")
     raw_study["models"]["other"]["hidden_size"] = 64
     assert len([*endpoint_rows(several(raw_study, tmp_path))]) == 4
+
+
+def test_a_method_acts_where_it_drops_or_touches_a_token(raw_study, tmp_path):
+    raw_study["run"] |= {"methods": ["stapo"], "seeds": [0]}
+    raw_study["training"]["steps"] = 10
+    study = parse_study(raw_study)
+    (run,) = study.runs()
+    records = []
+    for step in range(10):
+        line = {"step": step + 1, "silenced_fraction": 0.001 * (step < 4)}
+        line["kept_fraction"] = 1 - line["silenced_fraction"]
+        line |= {"touched_fraction": 0.02 * (step < 6), "touched_weight": 0.5 * (step < 6)}
+        records.append(line)
+    write_jsonl(tmp_path / paths.METRICS.format(study=study.name, **run._asdict()), records)
+    found = dose(Artefacts(study, tmp_path), run)
+    assert [*found.values()] == pytest.approx([60, 0.04, 0.04, 1.2, 30])

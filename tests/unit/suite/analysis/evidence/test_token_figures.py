@@ -11,7 +11,7 @@ from stapo.suite.analysis import quantities
 from stapo.suite.analysis.artefacts import Artefacts
 from stapo.suite.analysis.charts import MAX_POINTS, chart_of, image
 from stapo.suite.analysis.evidence.recorded import NO_SILENCED, recorded
-from stapo.suite.analysis.figures.token_frequencies import EXAMPLES, SHOWN, WORDS
+from stapo.suite.analysis.figures.token_frequencies import EXAMPLES, SHOWN, WORDS, kind_of
 from stapo.suite.analysis.tables.cases import cases, context_of
 from stapo.suite.evaluation.statistics import Interval
 
@@ -104,8 +104,26 @@ def test_cases_are_the_largest_norms_and_others_at_random(complete):
         norms = np.sort(one.norm[one.silenced])[::-1]
         assert [row.norm for row in rows[:3]] == norms[:3].tolist()
         assert {row.chosen for row in rows[3:]} == {"random"}
-        assert len({(row.step, row.context, row.norm) for row in rows}) == len(rows)
+        assert len({(row.step, row.token, row.norm) for row in rows}) == len(rows)
         assert len(rows) == min(6, one.silenced.sum())
         assert all(row.probability < 0.002 and row.advantage > 0 for row in rows)
         assert {row.kept for row in rows} == {one.method == "justrl"}
     assert context_of("a" * 61, "x", "\nb") == "\u2026" + "a" * 60 + "\u27e6x\u27e7\u21b5b"
+
+
+TEXTS = {
+    "number": ["7", " 12", "3.14", "½", "٣"],
+    "word": [" the", " Le", " don't", " été", " \\boxed", "\u3000字"],
+    "word piece": ["Let", "ah", "'s", "字", "(x", "<b", "x2"],
+    "sign": ["+", " =", "...", "\\", "€", "👍", "<>", "[]"],
+    "blank": ["", " ", "\n\n", "\t", "\xa0", "\r\n    "],
+    "special": ["<|im_end|>", "<eos>", "</s>", "[PAD]", "<end▁of▁sentence>", "<|endoftext|>\n"],
+    "part of a character": [r"\xe2\x80", r" \xf0\x9f", "\ufffd", r"x\xe2"],
+}
+
+
+@pytest.mark.parametrize("name", WORDS)
+def test_each_kind_by_examples(name):
+    assert {kind_of(text) for text in TEXTS[name]} == {name}
+    # A newline and LaTeX are no bytes.
+    assert {kind_of(r"\xi"), kind_of(r"\xray")} == {"word piece"}

@@ -1,8 +1,10 @@
-"""Quadrants of tokens whose truth is known."""
+"""Numbers of recorded tokens whose truth is known: quadrants, marks, sources of the entropy."""
 
 import numpy as np
 import pytest
+from synthetic_tokens import ALL, write_study
 
+from stapo.suite.analysis.artefacts import Artefacts
 from stapo.suite.analysis.evidence.estimates import total, variance
 from stapo.suite.analysis.evidence.recorded import (
     NO_SILENCED,
@@ -12,7 +14,9 @@ from stapo.suite.analysis.evidence.recorded import (
     recorded,
     with_pooled,
 )
-from stapo.suite.analysis.tables import evidence_table
+from stapo.suite.analysis.figures import entropy_sources as sources_figure, marks as marks_figure
+from stapo.suite.analysis.tables import entropy_sources, evidence_table, marks
+from stapo.suite.models.marked import DETOUR, MARKS, SLIP
 
 
 def test_numbers_are_exact_if_every_token_was_recorded(complete):
@@ -76,3 +80,48 @@ def test_base_models_take_the_place_of_trainings_in_a_pooled_row(several):
     assert found == pytest.approx(np.mean(shares), rel=0.01)
     error = variance(pooled.sample, (pooled.silenced - found) / whole) ** 0.5
     assert error == pytest.approx(np.std(shares, ddof=1) / 2**0.5, rel=0.05)
+
+
+def test_precision_and_recall_are_counts_if_every_token_was_recorded(study, tmp_path):
+    truth = [*write_study(tmp_path, study, ALL, MARKS, slips=0.08).values()]
+    artefacts = Artefacts(study, tmp_path)
+    for one, frame in zip(recorded(artefacts), truth, strict=True):
+        positive, wrong = frame["advantage"] > 0, frame["mark"].isin([DETOUR, SLIP])
+        silenced = frame["kind"] == "silenced"
+        rows = marks.rows_of(one)
+        assert rows[0].share_of(DETOUR, SLIP).value == pytest.approx(wrong[positive].mean())
+        mask = rows[1]  # The first quadrant: what S2T silences.
+        assert mask.share_of(DETOUR, SLIP).value == pytest.approx(wrong[silenced].mean())
+        found = (wrong & silenced).sum() / (wrong & positive).sum()
+        assert mask.found().value == pytest.approx(found)
+        assert sum(mask.share_of(mark).value for mark in MARKS) == pytest.approx(1)
+        assert [row.name for row in rows[10:]] == [marks.TOUCHED] * (one.method == "stapo")
+        if one.method == "stapo":
+            assert rows[-1].found().value == pytest.approx((wrong & silenced).sum() / wrong.sum())
+    grid = marks.make(artefacts)
+    assert len(grid.rows) == 21
+    assert all(column.shown(grid.rows[1]) for column in grid.columns)
+    assert len(marks_figure.make(artefacts).to_dict()["concat"]) == 2
+
+
+def test_changes_are_sums_of_the_lemma_over_the_tokens_of_each_source(complete):
+    artefacts, by_method = complete
+    for one in recorded(artefacts):
+        frame = by_method[one.method]
+        p, advantage = frame["probability"].astype(float), frame["advantage"].astype(float)
+        change = -p * (np.log(p) + frame["entropy"]) * frame["ratio"].fillna(0) * advantage
+        ratio = frame["ratio"].fillna(1)
+        clipped = ((advantage > 0) & (ratio > 1.28)) | ((advantage < 0) & (ratio < 0.8))
+        assert clipped.any()
+        has_gradient = frame["kept"] & ~clipped
+        rows = {row.name: row for row in entropy_sources.sources(one, artefacts.study)}
+        positive = has_gradient & (advantage > 0)
+        found = rows["A > 0, rare"].change.value + rows["A > 0, other"].change.value
+        assert found == pytest.approx(change[positive].sum() / len(frame), rel=1e-5)
+        removed = rows["not kept"]
+        assert removed.change.value == pytest.approx(
+            change[~frame["kept"]].sum() / len(frame), rel=1e-5, abs=1e-12
+        )
+        assert (removed.share.value > 0) == (one.method == "stapo")
+    assert len(entropy_sources.make(artefacts).rows) == 2 * 8
+    assert len(sources_figure.make(artefacts).to_dict()["concat"]) == 1
