@@ -29,9 +29,9 @@ import pandas as pd
 from stapo.core.methods import s2t_arguments
 from stapo.suite.analysis.artefacts import ALL, Artefacts, sizes_of
 from stapo.suite.analysis.evidence import estimates
-from stapo.suite.analysis.evidence.estimates import Array, Indices, Mask, Sample, sample_of
+from stapo.suite.analysis.evidence.estimates import Indices, Mask, Sample, sample_of
 from stapo.suite.analysis.evidence.updates import predicted_change
-from stapo.suite.evaluation.statistics import UNKNOWN, Interval
+from stapo.suite.evaluation.statistics import UNKNOWN, Array, Interval
 from stapo.suite.reference import CONFIDENCE, paper
 from stapo.suite.study import TrainingRun
 
