@@ -155,15 +155,15 @@ PARTS: dict[str, dict[str, Part]] = {
     "penalty": {
         "none": _part(),
         "kl_cov": _part(
-            penalty_coefficient=COEFFICIENT,
             acts_on_policy=False,
             reads="all",
             covariant_share=_share(2e-3, "Share of tokens that KL-Cov penalises"),
+            penalty_coefficient=COEFFICIENT,
         ),
         "lp_reg": _part(
-            penalty_coefficient=COEFFICIENT,
             reads="all",
             unlikely_share=_share(0.01, "Share of rarest tokens that Lp-Reg holds"),
+            penalty_coefficient=COEFFICIENT,
             min_p=_share(0.02, "Smallest p / max p of Lp-Reg's proxy"),
         ),
         "entropy_bonus": _part(
@@ -286,7 +286,8 @@ class Method:
     def effective(self) -> dict[str, Any]:
         """Every setting that has an effect, with its value, defaults included."""
         names = ("selection", "aggregation", "kl_coefficient")
-        settings = {name: getattr(self, name) for name in names} | self.settings
+        settings = {name: getattr(self, name) for name in names}
+        settings |= self.arguments_of("selection") | self.settings
         for kind in PARTS:
             settings |= self.arguments_of(kind)
         return settings

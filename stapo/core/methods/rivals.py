@@ -16,7 +16,6 @@ def _rival(title: str, source: str, **settings: Any) -> Method:
 
 KL_COV: dict[str, Any] = {"divisor": "all", "penalty": "kl_cov"}
 CLIP_COV: dict[str, Any] = {"divisor": "all", "selection": "clip_cov"}
-CE_GPPO = "ce_gppo"
 
 RIVALS: dict[str, Method] = {
     "advantage-reweighting": _rival(
@@ -72,10 +71,10 @@ RIVALS: dict[str, Method] = {
     "ce-gppo": _rival(
         "CE-GPPO",
         "arXiv 2509.20712, 0.75 and 1 (its 7B model); here with STAPO's clip",
-        surrogate=CE_GPPO,
+        surrogate="ce_gppo",
     ),
     "ce-gppo-authors": _rival(
-        "CE-GPPO (its clip)", "arXiv 2509.20712", clip_high=0.2, surrogate=CE_GPPO
+        "CE-GPPO (its clip)", "arXiv 2509.20712", clip_high=0.2, surrogate="ce_gppo"
     ),
     "w-reinforce": _rival("W-REINFORCE", "arXiv 2506.01347, weight 0.1", advantage="w_reinforce"),
     "dr-grpo": _rival(

@@ -100,7 +100,7 @@ class _MethodSettings(AllMethods):
 
 
 def _field(argument: Argument) -> Any:
-    """Return type and field of an argument of a selection; None in a study keeps the method's value."""
+    """Return type and field of an argument; None in a study keeps the method's value."""
     kind: Any = Literal[argument.choices] if argument.choices else float
     bounds: dict[str, Any] = dict(argument.bounds)
     return Annotated[kind, Field(**bounds)] | None, Field(None, description=argument.description)
@@ -119,7 +119,7 @@ def _part(kind: str, names: Iterable[str]) -> Any:
 if TYPE_CHECKING:
     MethodSettings = _MethodSettings
 else:
-    # Adds a field for each argument of a selection or part in `stapo.core.methods`, and for the parts.
+    # Adds a field for each part that is chosen by name, and for each argument of a part.
     MethodSettings = create_model(
         "MethodSettings",
         __base__=_MethodSettings,
@@ -132,7 +132,7 @@ else:
 CLIPS = ("clip_low", "clip_high", "dual_clip")
 """Settings of every method, which only some surrogates take."""
 Settings = Mapping[str, Any]
-"""Field of a method, or argument of its selection -> value; `base` names the method to start from."""
+"""Field of a method, or argument of its parts -> value; `base` names the method to start from."""
 
 
 def resolve(

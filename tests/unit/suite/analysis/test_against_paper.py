@@ -56,7 +56,7 @@ def test_the_papers_study_is_as_the_paper_or_our_choice():
     for name, stated in paper()["hyperparameters"]["methods"].items():
         method = METHODS[name]
         for key in {*stated} - {"confidence", "inferred"}:
-            ours = method.arguments[key] if key in method.arguments else getattr(method, key)
+            ours = {**vars(method), **method.effective}[key]
             assert stated[key] == ours, (name, key)
 
 
