@@ -199,7 +199,10 @@ class StapoTrainer(ResumableTrainer):
         )  # A colocated vLLM gets the weights.
         torch.manual_seed(response_seed(self.args.seed, number, 0))
         inputs = [dict(row) for row in prompts for _ in range(self.num_generations)]
-        return self._generate_and_score_completions(inputs)
+        try:
+            return self._generate_and_score_completions(inputs)
+        finally:
+            self.rollout_number = None
 
     def _prepare_inputs(self, generation_batch: Any) -> dict[str, Tensor]:
         """Return the next mini-batch, with all responses of its prompts, in data order; TRL would shuffle."""

@@ -103,7 +103,7 @@ class Trial:
     def _methods(self, shown: "tqdm[Any]") -> dict[str, ArmRecord]:
         """Return what the updates of each method changed, compared with those of the first."""
         job, records, first = self.job, {}, Gradient()
-        chunk = len(self.prompts) - 2
+        chunk = len(self.prompts) - 2  # Of the latest responses, as a training draws by its step.
         seed = job.settings.seed * 1_000_003 + random_number(self.number, HELD_OUT, chunk)
         for name, method in job.methods.items():
             self.updates.restore()

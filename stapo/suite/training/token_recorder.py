@@ -199,11 +199,8 @@ class TokenRecorder:
     def _texts(self) -> dict[str, list[Any]]:
         """Return the ids of the sampled tokens, of those before and behind them, and marks if there are."""
         rows, positions = (place.tolist() for place in self.places)
-        ids, mask, (prompts, _) = (
-            self.sequences.ids,
-            self.sequences.mask.bool(),
-            self.batch.lengths(),
-        )
+        ids, mask = self.sequences.ids, self.sequences.mask.bool()
+        prompts, _ = self.batch.lengths()
         texts = {row: (ids[row][mask[row]].tolist(), int(prompts[row])) for row in {*rows}}
         at = [(texts[row][0], texts[row][1] + i) for row, i in zip(rows, positions, strict=True)]
         columns: dict[str, list[Any]] = {
