@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from programs import made_once
 
 from stapo.suite.repository import CATALOGUE, STUDIES
 
@@ -25,19 +26,18 @@ def raw_study() -> dict[str, Any]:
 
 
 @pytest.fixture(scope="session")
-def world(tmp_path_factory) -> Path:
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A base model of a few supervised steps, and prompts."""
     from stapo.suite.models.tiny import build_tiny
     from stapo.suite.study.sources import TinyData, TinyModel
     from stapo.suite.training.prompts import write_prompts
 
-    root = tmp_path_factory.mktemp("world")
-    settings = TinyModel(
-        builder="tiny-arithmetic", supervised_steps=40, supervised_batch=48, hidden_size=64
-    )
-    build_tiny(settings, root / "base")
-    write_prompts(TinyData(builder="tiny-arithmetic", prompts=64), root / "prompts.jsonl")
-    return root
+    def make(root: Path) -> None:
+        steps = {"supervised_steps": 40, "supervised_batch": 48}
+        build_tiny(TinyModel(builder="tiny-arithmetic", hidden_size=64, **steps), root / "base")
+        write_prompts(TinyData(builder="tiny-arithmetic", prompts=64), root / "prompts.jsonl")
+
+    return made_once(tmp_path_factory, "world", make)
 
 
 @pytest.fixture(scope="session")

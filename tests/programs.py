@@ -1,8 +1,10 @@
-"""Programs that tests start and wait for."""
+"""Programs that tests start and wait for, and what one process makes for all."""
 
+import fcntl
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -32,3 +34,19 @@ def missing(what: str) -> NoReturn:
 
 def python(*arguments: str | Path, **how: Any) -> subprocess.CompletedProcess[str]:
     return ran(sys.executable, *arguments, **how)
+
+
+def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
+    """Return a directory that the first process of pytest-xdist makes for all; no test may change it."""
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        make(root := factory.mktemp(name))
+        return root
+    root = factory.getbasetemp().parent / name
+    done = root.with_name(f"{name}-done")
+    with root.with_name(f"{name}-lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not done.exists():
+            root.mkdir(exist_ok=True)
+            make(root)
+            done.touch()
+    return root

@@ -1,31 +1,20 @@
 """One complete run of the DAG at reduced size, shared by the tests of this folder."""
 
-import fcntl
 import shutil
 from pathlib import Path
 
 import pytest
+from programs import made_once
 from world import REDUCED, World
 
 
 @pytest.fixture(scope="session")
-def finished(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> World:
+def finished(tmp_path_factory: pytest.TempPathFactory) -> World:
     """The reduced study, run to its end. Not to be changed: see `workspace`."""
-    if worker_id == "master":
-        world = World(tmp_path_factory.mktemp("study"), REDUCED)
-        world.run("--show-failed-logs")
-        return world
-    # Processes of pytest-xdist: the first one runs it, each has a copy.
-    shared = World(tmp_path_factory.getbasetemp().parent / "study", REDUCED)
-    done = shared.path.with_name("study-done")
-    with shared.path.with_name("study-lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not done.exists():
-            shared.run("--show-failed-logs")
-            done.touch()
-    own = tmp_path_factory.getbasetemp() / "study"
-    shutil.copytree(shared.path, own)
-    return World(own, REDUCED)
+    path = made_once(
+        tmp_path_factory, "study", lambda path: World(path, REDUCED).run("--show-failed-logs")
+    )
+    return World(path, REDUCED)
 
 
 @pytest.fixture

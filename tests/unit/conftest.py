@@ -3,10 +3,12 @@
 Imported where they are used: some tests run with torch alone.
 """
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from programs import made_once
 
 
 @pytest.fixture(scope="session")
@@ -14,9 +16,7 @@ def reference(world, tmp_path_factory) -> Path:
     """A training of six steps without interruption."""
     from training_jobs import run
 
-    out = tmp_path_factory.mktemp("reference")
-    run(world, out)
-    return out
+    return made_once(tmp_path_factory, "reference", partial(run, world))
 
 
 @pytest.fixture(scope="module", params=["padded", "packed", "shared"])
