@@ -174,8 +174,8 @@ def test_what_a_method_touches_and_the_loss_of_its_penalty_by_hand() -> None:
     loss, sums = micro_batch_loss(logps, entropies, batch, given, method)
     # Half of the entropy for the first token, a factor for the second; one is silenced.
     assert loss.item() == pytest.approx(-(0.01 + 0.5 * 2 + 0.011 - 1))
-    # Touched tokens, changes of their weights, weights.
-    assert sums[4:].tolist() == pytest.approx([3, 0.001 + 1, 0.01 + 0.01 + 1 + 1])
+    found = [float(value) for value in (sums.touched, sums.slope_changes, sums.plain_slopes)]
+    assert found == pytest.approx([3, 0.001 + 1, 0.01 + 0.01 + 1 + 1])
     assert given.touched().tolist() == [[True, True], [False, True], [False, False]]
     assert replace(batch, prompt_lengths=torch.arange(3)).lengths()[0].tolist() == [0, 1, 2]
 
@@ -185,10 +185,12 @@ def test_a_token_counts_as_clipped_only_beyond_the_clip_and_with_a_gradient_to_l
     method = replace(METHODS["justrl"], clip_low=0.0, clip_high=0.0)
     logps, batch = tables()
     given = equal_weights(batch)
-    assert micro_batch_loss(logps, None, batch, given, method)[1][2:4].tolist() == [0, 0]
+    sums = micro_batch_loss(logps, None, batch, given, method)[1]
+    assert (sums.clipped_low, sums.clipped_high) == (0, 0)
     # One above and one below 1 in every row: of the row of no advantage neither counts.
     batch = replace(batch, old_logps=logps + torch.tensor([0.5, -0.5], dtype=torch.double))
-    assert micro_batch_loss(logps, None, batch, given, method)[1][2:4].tolist() == [1, 1]
+    sums = micro_batch_loss(logps, None, batch, given, method)[1]
+    assert (sums.clipped_low, sums.clipped_high) == (1, 1)
 
 
 def test_what_lies_behind_a_response_does_not_count_and_a_kl_term_needs_a_reference() -> None:
