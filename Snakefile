@@ -32,7 +32,7 @@ include: "workflows/rules/common.smk"
 
 
 wildcard_constraints:
-    size=one_of(RUN.sizes),
+    model=one_of(RUN.models),
     method=one_of(RUN.methods),
     seed=r"\d+",
     checkpoint=one_of(STUDY.checkpoints()),

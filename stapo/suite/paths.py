@@ -10,9 +10,9 @@ PROMPTS_RECORD = "results/{study}/data/prompts.json"
 """Number and SHA-256 of the training prompts, and what was removed."""
 OVERLAP = "results/{study}/data/overlap.json"
 """Training prompts that are problems of a benchmark, or share 13 words with one."""
-BASE_MODEL = "results/{study}/models/{size}/base"
+BASE_MODEL = "results/{study}/models/{model}/base"
 """Weights of the base model: safetensors, config.json, tokenizer, SHA256SUMS."""
-BASE_RECORD = "results/{study}/models/{size}/base.json"
+BASE_RECORD = "results/{study}/models/{model}/base.json"
 """What a base model was made from: small, and kept where its weights are removed."""
 VERIFIER = "results/{study}/models/verifier"
 """Weights of the verifier, if the study has one, with the template of its prompt."""
@@ -24,7 +24,7 @@ METRICS_FILE, TOKENS_FILE, RECORD_FILE = "metrics.jsonl", "tokens.parquet", "pro
 """Files of a training, in the results and in its work directory."""
 TOKENS_LOG = "tokens.jsonl"
 """In the work directory of a training: its token records as ids, one line per step."""
-RUN = "results/{study}/runs/{size}/{method}/seed{seed}"
+RUN = "results/{study}/runs/{model}/{method}/seed{seed}"
 MODEL = RUN + "/model"
 """Final weights of a training."""
 STEP_MODEL = RUN + "/step{step}"
@@ -74,7 +74,7 @@ FIGURE_SUFFIXES = ("svg", "pdf", "png")
 def checkpoint_path(study: str, checkpoint: Checkpoint) -> str:
     """Return where the weights of a checkpoint are published."""
     if checkpoint.run is None:
-        return BASE_MODEL.format(study=study, size=checkpoint.size)
+        return BASE_MODEL.format(study=study, model=checkpoint.model)
     path = MODEL if checkpoint.step is None else STEP_MODEL
     return path.format(study=study, **checkpoint.run._asdict(), step=checkpoint.step)
 

@@ -24,7 +24,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A report of two sizes and two seeds, with some of its figures and all else."""
     root = tmp_path_factory.mktemp("report")
     run = {
-        "sizes": ["tiny", "1.7B"], "methods": ["grpo", "justrl", "stapo"], "seeds": [0, 1],
+        "models": ["tiny", "1.7B"], "methods": ["grpo", "justrl", "stapo"], "seeds": [0, 1],
         "decodings": ["t1.0-p1.0"], "benchmarks": ["chain-2", "linear-equation"],
     }  # fmt: skip
     raw = {"extends": "smoke", "name": "demo", "training": {"steps": 10}, "run": run}

@@ -50,7 +50,7 @@ ADDED: dict[str, dict[str, tuple[str, str]]] = {
             "from stapo.suite.exhibits import Exhibit\n"
             'EXHIBIT = Exhibit(title="Sizes")\ndef make(artefacts):\n'
             '    columns = [Column("Size", lambda row: row, text=True)]\n'
-            "    rows = artefacts.study.run.sizes\n"
+            "    rows = artefacts.study.run.models\n"
             '    return Table(columns=columns, rows=rows, caption="All sizes", notes=[])\n',
         )
     },

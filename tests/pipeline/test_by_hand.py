@@ -87,7 +87,7 @@ def test_checkpoints_from_anywhere_are_a_study_of_their_own(workspace):
     shutil.copytree(folder / "runs/tiny/stapo/seed0/model", workspace.path / "copied")
     sizes = {"before": str(folder / "models/tiny/base"), "after": "copied"}
     models = {size: {"path": path} for size, path in sizes.items()}
-    workspace.change({"name": "mine", "models": models, "run": {"sizes": [*sizes], "methods": []}})
+    workspace.change({"name": "mine", "models": models, "run": {"models": [*sizes], "methods": []}})
     workspace.run("--show-failed-logs")
     table = (workspace.path / "results/mine/tables/main-t1.0-p1.0.md").read_text()
     assert "- after minus before " in table

@@ -49,7 +49,7 @@ def check(folder: Path) -> list[str]:
     """Return a line for each accuracy and difference of values.csv that is not computed here."""
     scores, lines, seen = read_scores(folder), [], set()
     for row in csv.DictReader((folder / "tables/values.csv").open(encoding="utf-8", newline="")):
-        key = tuple(row[k] for k in ("size", "method", "seed", "step", "decoding", "benchmark"))
+        key = tuple(row[k] for k in ("model", "method", "seed", "step", "decoding", "benchmark"))
         if key[-1] != "Avg" and key not in scores:  # Last weights: no step folder.
             key = (*key[:3], "", *key[4:])
         if row["metric"].startswith("avg@") or row["metric"] == "difference of avg@N":

@@ -220,7 +220,7 @@ def test_a_finished_study_holds_wherever_it_lies(published):
 
     # As after a change of the catalogue: what determines no result may differ.
     def change(study: dict[str, Any]) -> None:
-        study["engine"] = {"sizes": {"32B": {"vllm_gpu_memory": 0.9}}, "no_such_setting": 1}
+        study["engine"] = {"models": {"32B": {"vllm_gpu_memory": 0.9}}, "no_such_setting": 1}
         del study["models"]["8B"]
 
     study_changed(change)(published)

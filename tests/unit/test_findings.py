@@ -46,13 +46,13 @@ def later() -> Iterator[list[str]]:
         change = partial(Updates("", SILENCED, rollouts).change, "entropy")
         gaps = [change(arm).times(1e4) for arm in ("random", "random_candidates")]
         method = artefacts.study.title(one.run.method)
-        yield [one.size, method, *(with_interval(gap, "+.2f") for gap in gaps)]
+        yield [one.model, method, *(with_interval(gap, "+.2f") for gap in gaps)]
 
 
 def trainings() -> Iterator[list[str]]:
     shown = (REWARD, FIRST, LAST, "mean accuracy of the evaluation curve [%]", ENTROPY)
     found = [
-        row for row in rows_of("endpoints") if row["Size"] == "all" and row["Endpoint"] in shown
+        row for row in rows_of("endpoints") if row["Model"] == "all" and row["Endpoint"] in shown
     ]
     rows, ours = ([row for row in found if row["Method"] == name] for name in ("JustRL", "STAPO"))
     for row, stapo in zip(rows, ours, strict=True):
@@ -63,7 +63,7 @@ def trainings() -> Iterator[list[str]]:
 
 def marks() -> Iterator[list[str]]:
     for row in rows_of("marks"):
-        if (row["Size"], row["Method"]) == ("all", "STAPO") and "A > 0" in row["Tokens"]:
+        if (row["Model"], row["Method"]) == ("all", "STAPO") and "A > 0" in row["Tokens"]:
             shares = ("Wrong [%]", "Of all wrong ones [%]")
             yield [row["Tokens"], *(interval_of(row, name, ".1f") for name in shares)]
 
@@ -71,7 +71,7 @@ def marks() -> Iterator[list[str]]:
 def methods_of(study: str) -> Iterator[tuple[Row, Row, dict[str, Row]]]:
     """Yield dose, stability and endpoints of each method, over all base models."""
     found = [rows_of(table, study) for table in ("dose", "endpoints", "stability")]
-    dose, endpoints, stability = ([row for row in rows if row["Size"] == "all"] for rows in found)
+    dose, endpoints, stability = ([row for row in rows if row["Model"] == "all"] for rows in found)
     for touched, stable in zip(dose, stability, strict=True):
         own = (row for row in endpoints if row["Method"] == stable["Method"])
         yield touched, stable, {row["Endpoint"]: row for row in own}
@@ -151,7 +151,7 @@ def twins() -> Iterator[list[str]]:
             [
                 float(row["Mean"])
                 for row in rows_of("endpoints", study)
-                if row["Size"] != "all" and row["Method"] == method
+                if row["Model"] != "all" and row["Method"] == method
                 if row["Endpoint"].startswith(HALF)  # Primary only where a study compares.
             ]
             for study in studies

@@ -96,14 +96,14 @@ if ON_CPU and MEMORY.isdisjoint(RESOURCES.resources):
 def needed(stage, w):
     """The bytes that a job needs; 0 if the shape of its model is not known yet."""
     try:
-        return memory.needed_bytes(STUDY, stage, size_of(w), w.get("method", ""))
+        return memory.needed_bytes(STUDY, stage, model_of(w), w.get("method", ""))
     except StudyError:
         return 0
 
 
-def size_of(w):
-    """The size of the model of a job."""
-    return w.get("size") or checkpoint_of(w).size
+def model_of(w):
+    """The base model of a job."""
+    return w.get("model") or checkpoint_of(w).model
 
 
 def memory_of(stage):

@@ -34,9 +34,9 @@ rule base_model:
     log:
         log_of(paths.BASE_MODEL),
     params:
-        made_by=made_by("base", "{size}"),
+        made_by=made_by("base", "{model}"),
     shell:
-        run("base", "{size}") + " 2>&1 | tee -i {log}"
+        run("base", "{model}") + " 2>&1 | tee -i {log}"
 
 
 if STUDY.evaluation.verifier:

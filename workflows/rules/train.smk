@@ -18,10 +18,10 @@ rule train:
         nodes=1,
         slurm_extra=f"--signal={NOTICE.name[3:]}@{NOTICE_SECONDS}",
     params:
-        made_by=made_by("train", "{size}/{method}/seed{seed}"),
+        made_by=made_by("train", "{model}/{method}/seed{seed}"),
     # tee -i: Ctrl-C is for the training, which saves and says so; without its reader it would die of that.
     shell:
-        run("train", "{size}/{method}/seed{seed}")
+        run("train", "{model}/{method}/seed{seed}")
         + " --gpus {resources.gpu} --nodes {resources.nodes} 2>&1 | tee -i {log}"
 
 
@@ -44,6 +44,6 @@ rule weights:
     log:
         log_of(f"{paths.RUN}/weights"),
     params:
-        made_by=made_by("weights", "{size}/{method}/seed{seed}"),
+        made_by=made_by("weights", "{model}/{method}/seed{seed}"),
     shell:
-        run("weights", "{size}/{method}/seed{seed}") + " > {log} 2>&1"
+        run("weights", "{model}/{method}/seed{seed}") + " > {log} 2>&1"

@@ -17,7 +17,7 @@ class PaperComparison(NamedTuple):
     """A cell of the main table, here and in the paper, in percent."""
 
     revision: str
-    size: str
+    model: str
     title: str
     what: str
     """Column of the table."""
@@ -37,13 +37,13 @@ def compare_with_paper(table: MainTable) -> list[PaperComparison]:
         return has_papers_average(study) if column == AVERAGE else study.is_whole(column)
 
     for row in table.rows:
-        stated = reference.get(table.decoding, {}).get(row.size, {}).get(row.method)
-        if stated is None or not is_papers(study, row.size):
+        stated = reference.get(table.decoding, {}).get(row.model, {}).get(row.method)
+        if stated is None or not is_papers(study, row.model):
             continue
         for column, value in zip([*paper()["benchmarks"], AVERAGE], stated, strict=True):
             if column in row.cells and is_comparable(column):
                 labels, ours = (
-                    (reference["revision"], row.size, row.title, column),
+                    (reference["revision"], row.model, row.title, column),
                     row.cells[column],
                 )
                 gap = Interval(ours.value - value, ours.low - value, ours.high - value)
@@ -52,12 +52,12 @@ def compare_with_paper(table: MainTable) -> list[PaperComparison]:
     return comparisons
 
 
-def is_papers(study: Study, size: str) -> bool:
-    """Return whether the model of a size is the paper's base model, and not a test model or another model."""
-    model = study.models[size]
-    if not isinstance(model, PretrainedHubModel) or model.supervised:
+def is_papers(study: Study, model: str) -> bool:
+    """Return whether a model is the paper's base model, and not a test model or another model."""
+    source = study.models[model]
+    if not isinstance(source, PretrainedHubModel) or source.supervised:
         return False
-    return bool(model.hub == paper()["models"].get(size))
+    return bool(source.hub == paper()["models"].get(model))
 
 
 def has_papers_average(study: Study) -> bool:

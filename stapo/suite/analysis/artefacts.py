@@ -32,42 +32,42 @@ SAME_PACKAGES = (
 )  # fmt: skip
 VERDICT_COLUMNS = {"rule": "correct", "verifier": "correct_with_verifier"}
 ALL = "all"
-"""Size of a row about all base models, where these differ only in their seed."""
+"""Name in a row about all base models, where these differ only in their seed."""
 MOST_LINES = 3
 """More files than this that are missing, or made with other settings, are one line."""
 
 
-def sizes_of(study: Study) -> list[str]:
-    """Return the sizes of which a table has rows; `ALL` is first if base models differ only in their seed."""
-    sizes = study.run.sizes
-    models = [study.models[size].model_copy(update={"seed": 0}) for size in sizes]
-    alike = all(isinstance(model, TinyModel) and model == models[0] for model in models)
-    return [*[ALL] * (alike and len(models) > 1), *sizes]
+def models_of(study: Study) -> list[str]:
+    """Return the models that a table has rows of; `ALL` is first if they differ only in their seed."""
+    models = study.run.models
+    settings = [study.models[model].model_copy(update={"seed": 0}) for model in models]
+    alike = all(isinstance(model, TinyModel) and model == settings[0] for model in settings)
+    return [*[ALL] * (alike and len(settings) > 1), *models]
 
 
-def units_of(study: Study, size: str, method: str) -> list[list[TrainingRun]]:
-    """Return the trainings of a method by the units of intervals: seeds, or base models for size `ALL`."""
+def units_of(study: Study, model: str, method: str) -> list[list[TrainingRun]]:
+    """Return the trainings of a method by the units of intervals: seeds, or base models for `ALL`."""
     seeds = study.run.seeds
-    if size == ALL:
-        return [[TrainingRun(model, method, seed) for seed in seeds] for model in study.run.sizes]
-    return [[TrainingRun(size, method, seed)] for seed in seeds]
+    if model == ALL:
+        return [[TrainingRun(model, method, seed) for seed in seeds] for model in study.run.models]
+    return [[TrainingRun(model, method, seed)] for seed in seeds]
 
 
 class Trained(NamedTuple):
-    """A method at a size, and something of each of its trainings."""
+    """A method at a model, and something of each of its trainings."""
 
-    size: str
+    model: str
     title: str
     units: list[list[Any]]
     """By `units_of`."""
 
 
 def trained(study: Study, measure: Callable[[TrainingRun], Any]) -> list[Trained]:
-    """Return a row for each size and method, with something of its trainings."""
+    """Return a row for each model and method, with something of its trainings."""
     rows = []
-    for size, name in product(sizes_of(study), study.run.methods):
-        units = [[*map(measure, unit)] for unit in units_of(study, size, name)]
-        rows.append(Trained(size, study.title(name), units))
+    for model, name in product(models_of(study), study.run.methods):
+        units = [[*map(measure, unit)] for unit in units_of(study, model, name)]
+        rows.append(Trained(model, study.title(name), units))
     return rows
 
 
@@ -77,7 +77,7 @@ class StaleScoreError(ValueError):
 
 @dataclass
 class Cell:
-    """All responses of one row (size and method, or base) to one benchmark."""
+    """All responses of one row (model and method, or base) to one benchmark."""
 
     correct: Array
     """(S, P, N) whether responses are correct: seeds, problems, samples."""
@@ -98,16 +98,16 @@ class Scores:
     """The scores of one decoding."""
 
     cells: dict[tuple[str, str, str], Cell] = field(default_factory=dict)
-    """(size, method or `base`, benchmark) -> responses."""
+    """(model, method or `base`, benchmark) -> responses."""
     provenance: dict[str, Any] = field(default_factory=dict)
     overlap: dict[str, dict[str, int]] = field(default_factory=dict)
     """Kind of overlap -> benchmark -> number of problems, from `data/overlap.json`."""
     beside_reward: dict[str, Counter[str]] = field(default_factory=dict)
     """Method -> number of `responses`, and of those on which reward and grader differ, where it is known."""
 
-    def verdicts(self, size: str, method: str, benchmarks: Iterable[str]) -> list[Array]:
+    def verdicts(self, model: str, method: str, benchmarks: Iterable[str]) -> list[Array]:
         """Return the verdicts (S, P, N) of a row on some benchmarks."""
-        return [self.cells[size, method, benchmark].correct for benchmark in benchmarks]
+        return [self.cells[model, method, benchmark].correct for benchmark in benchmarks]
 
 
 def read_scores(study: Study, decoding: str, root: Path = Path()) -> Scores:
@@ -121,10 +121,10 @@ def read_scores(study: Study, decoding: str, root: Path = Path()) -> Scores:
     path = root / paths.OVERLAP.format(study=study.name)
     overlap = read_json(path) if path.exists() else {}
     column = VERDICT_COLUMNS[study.evaluation.verdict]
-    chosen = {(size, "base"): [Checkpoint(size)] for size in study.run.sizes}
+    chosen = {(model, "base"): [Checkpoint(model)] for model in study.run.models}
     for run in study.runs():
         last = study.checkpoint(*run, study.training.steps)
-        chosen.setdefault((run.size, run.method), []).append(last)
+        chosen.setdefault((run.model, run.method), []).append(last)
     scores = Scores(provenance=provenance, overlap=overlap)
     shown = [name for name in SCHEMA.names if name not in ("gold", "answer")]
     for (row, checkpoints), name in product(chosen.items(), study.run.benchmarks):

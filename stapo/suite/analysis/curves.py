@@ -24,12 +24,12 @@ SCALES = {"silenced_fraction": 100.0}
 """Quantity -> unit of what is shown of it: percent."""
 
 
-def rows_of_size(
-    study: Study, size: str, values: Mapping[TrainingRun, Values]
+def rows_of_model(
+    study: Study, model: str, values: Mapping[TrainingRun, Values]
 ) -> Iterator[dict[str, Any]]:
-    """Yield the rows of the lines of each method at a size, from the (steps,) values of the trainings."""
+    """Yield the rows of the lines of each method at a model, from the (steps,) values of the trainings."""
     for method in study.run.methods:
-        by_seed = {seed: values[TrainingRun(size, method, seed)] for seed in study.run.seeds}
+        by_seed = {seed: values[TrainingRun(model, method, seed)] for seed in study.run.seeds}
         yield from smoothed(by_seed, study.method(method).title)
 
 
@@ -167,7 +167,7 @@ def accuracy_line(
 ) -> dict[int, float]:
     """Return step -> accuracy in percent of a training's checkpoints with scores; 0 is the base model."""
     steps = (*study.kept_steps(), study.training.steps)
-    line = {0: Checkpoint(run.size)} | {step: study.checkpoint(*run, step) for step in steps}
+    line = {0: Checkpoint(run.model)} | {step: study.checkpoint(*run, step) for step in steps}
     return {step: 100 * shares[point] for step, point in line.items() if point in shares}
 
 
@@ -179,7 +179,7 @@ def over_steps(
     log: bool = False,
     reference: tuple[float, str] | None = None,
 ) -> Any:
-    """Return a quantity of the metrics: a panel per size, a line per method and one per training.
+    """Return a quantity of the metrics: a panel per model, a line per method and one per training.
 
     `reference` is height and label of a horizontal line.
     """
@@ -188,8 +188,8 @@ def over_steps(
     group = charts.colours(artefacts.titles())
     x, y = charts.x_axis("optimiser step", whole=True), charts.y_axis(label, log=log)
     line = charts.rule(*reference) if reference else []
-    for size in study.run.sizes:
-        rows = [*rows_of_size(study, size, values)]
+    for model in study.run.models:
+        rows = [*rows_of_model(study, model, values)]
         if log:
             # A group without a value above 0 has no line: Vega warns of a scale without values.
             above = {row["group"] for row in rows if row["y"] > 0}
@@ -198,7 +198,7 @@ def over_steps(
                 for row in rows
                 if row["group"] in above
             ]
-        panels.append(charts.panel([*charts.lines(rows, x, y, group), *line], size))
+        panels.append(charts.panel([*charts.lines(rows, x, y, group), *line], model))
     caption = f"{title} over the optimiser steps. {lines_of(study)}"
     if log:
         caption += " A logarithmic axis has no 0: there, a line has a gap."

@@ -74,7 +74,7 @@ class Table:
     notes: Sequence[str] = ()
 
 
-SIZE: Column[Any] = Column("Size", lambda row: row.size, text=True)
+MODEL: Column[Any] = Column("Model", lambda row: row.model, text=True)
 METHOD: Column[Any] = Column("Method", lambda row: row.title, text=True)
 NAME: Column[Any] = Column("Tokens", lambda row: row.name, text=True)
 RECORDED: Column[Any] = Column("Recorded", lambda row: int(row.mask.sum()), ",d")

@@ -20,7 +20,7 @@ from stapo.suite.analysis.against_paper import PaperComparison, compare_with_pap
 from stapo.suite.analysis.artefacts import Artefacts, Cell
 from stapo.suite.analysis.formats import (
     METHOD,
-    SIZE,
+    MODEL,
     Column,
     markdown_grid,
     template,
@@ -49,33 +49,33 @@ def _mean(heading: str, measure: Callable[[Cell], float], form: str = ".2f") -> 
 def accuracy(table: MainTable) -> list[Column[TableRow]]:
     """Return the columns of the main table."""
     benchmarks = [_accuracy(f"{name} avg@{n}", name) for name, n in table.samples.items()]
-    return [SIZE, METHOD, *benchmarks, _accuracy(AVERAGE, AVERAGE)]
+    return [MODEL, METHOD, *benchmarks, _accuracy(AVERAGE, AVERAGE)]
 
 
 def overview(table: MainTable) -> list[Column[TableRow]]:
     """Return the columns of the main table: Avg and its differences come before the benchmarks."""
-    size, method, *benchmarks, average = accuracy(table)
+    model, method, *benchmarks, average = accuracy(table)
     gaps = [gap for target in table.headlines for gap in _gaps(table, target)]
-    return [size, method, average, *gaps, *benchmarks]
+    return [model, method, average, *gaps, *benchmarks]
 
 
 def _gaps(table: MainTable, target: str) -> tuple[Column[TableRow], Column[TableRow]]:
     """Return the columns of a target minus each row, and of the p-values."""
-    gaps = {(gap.size, gap.baseline): gap for gap in table.comparisons if gap.target == target}
+    gaps = {(gap.model, gap.baseline): gap for gap in table.comparisons if gap.target == target}
 
     def difference(row: TableRow) -> Interval:
-        gap = gaps.get((row.size, row.method))
+        gap = gaps.get((row.model, row.method))
         return gap.difference.times(100) if gap else UNKNOWN
 
     def p_value(row: TableRow) -> float:
-        return getattr(gaps.get((row.size, row.method)), "adjusted_p", nan)
+        return getattr(gaps.get((row.model, row.method)), "adjusted_p", nan)
 
     heading = f"{table.titles[target]} minus it"
     return Column(heading, difference, "+.2f"), Column("p (Holm)", p_value, ".4f")
 
 
 RESPONSES: list[Column[TableRow]] = [
-    SIZE,
+    MODEL,
     METHOD,
     Column("Training seeds", lambda row: len(next(iter(row.responses.values())).correct)),
     _mean("Mean tokens", lambda cell: cell.mean("num_tokens"), ".1f"),
@@ -88,7 +88,7 @@ RESPONSES: list[Column[TableRow]] = [
 
 AGAINST_PAPER: list[Column[PaperComparison]] = [
     Column("Revision", lambda row: row.revision, text=True),
-    SIZE,
+    MODEL,
     METHOD,
     Column("Benchmark", lambda cell: cell.what, text=True),
     Column("Ours", lambda cell: cell.ours),
@@ -109,13 +109,13 @@ def headline_texts(table: MainTable) -> list[str]:
             )
             continue
         bounds = headline.mean
-        sizes = ", ".join(
-            f"{size} {gain:+.2f} % over {table.titles[headline.baselines[size]]}"
-            for size, gain in headline.gains.items()
+        models = ", ".join(
+            f"{model} {gain:+.2f} % over {table.titles[headline.baselines[model]]}"
+            for model, gain in headline.gains.items()
         )
-        over = "the strongest baseline's" + ", mean over sizes" * (len(headline.gains) > 1)
+        over = "the strongest baseline's" + ", mean over models" * (len(headline.gains) > 1)
         texts.append(
-            f"Relative gain of {title}'s Avg over {over}: {bounds.value:+.2f} % ({sizes}); "
+            f"Relative gain of {title}'s Avg over {over}: {bounds.value:+.2f} % ({models}); "
             f"with the baseline chosen on other problems {headline.cross_fitted:+.2f} % "
             f"[{bounds.low:+.2f}, {bounds.high:+.2f}]."
         )
@@ -125,11 +125,11 @@ def headline_texts(table: MainTable) -> list[str]:
 def comparison_text(table: MainTable, comparison: BaselineComparison) -> str:
     """Return a paired difference as one sentence."""
     d, points = comparison.difference, comparison.difference.times(100)
-    size = f"{comparison.size}: " if comparison.size else ""
+    model = f"{comparison.model}: " if comparison.model else ""
     names = (comparison.target, comparison.baseline)
     target, baseline = (table.titles.get(name, name) for name in names)
     return (
-        f"{size}{target} minus {baseline} {points.value:+.2f} points "
+        f"{model}{target} minus {baseline} {points.value:+.2f} points "
         f"[{points.low:+.2f}, {points.high:+.2f}], p = {comparison.adjusted_p:.4f} (Holm), "
         f"{d.questions:+.1f} questions; detectable {100 * d.detectable:.2f}"
     )
@@ -162,13 +162,13 @@ def write_tables(artefacts: Artefacts, decoding: str) -> Path:
 
 def print_table(table: MainTable, console: Console) -> None:
     """Print the main table, without the benchmarks that do not fit, with headlines and differences below."""
-    sizes = [[*rows] for _, rows in groupby(table.rows, lambda row: row.size)]
+    models = [[*rows] for _, rows in groupby(table.rows, lambda row: row.model)]
     title = Text(f"{table.study.name}, {table.study.decodings[table.decoding].title}, in %")
     columns, left_out = accuracy(table), list[str]()
-    grid = terminal_table(columns, sizes, title)
+    grid = terminal_table(columns, models, title)
     while len(columns) > 3 and (grid.width or 0) > console.width:
         left_out.insert(0, columns.pop(-2).heading)
-        grid = terminal_table(columns, sizes, title)
+        grid = terminal_table(columns, models, title)
     console.print(grid, crop=False)
     lines = [f"not shown, the terminal is too narrow: {', '.join(left_out)}"] * bool(left_out)
     lines += headline_texts(table)

@@ -17,7 +17,7 @@ from stapo.suite.study.files import reader_name
 SHOWN = "aime24"
 BOOTSTRAP_SEED = 0
 Row = tuple[str, str]
-"""Size and method of a row."""
+"""Model and method of a row."""
 Resampled = Mapping[Row, Accuracies]
 """Row -> its accuracies. Resamples contain the same problems for all rows and for all decodings, so that
 differences of resamples are paired by problem."""
@@ -28,19 +28,19 @@ class Headline:
     """The relative gain of a method's average over the strongest baseline's, in percent."""
 
     gains: dict[str, float]
-    """By size."""
+    """By model."""
     baselines: dict[str, str]
-    """Size -> strongest baseline."""
+    """Model -> strongest baseline."""
     mean: Interval
-    """Mean gain over the sizes; its interval is that of the cross-fitted gain."""
+    """Mean gain over the models; its interval is that of the cross-fitted gain."""
     cross_fitted: float
 
 
 @dataclass(frozen=True)
 class TableRow:
-    """One row of every table of a decoding: a method at a size."""
+    """One row of every table of a decoding: a method at a model."""
 
-    size: str
+    model: str
     method: str
     title: str
     source: str
@@ -48,16 +48,16 @@ class TableRow:
     cells: dict[str, Interval]
     """Benchmark, then Avg -> accuracy in percent."""
     best: frozenset[str]
-    """Columns in which no other row of the size is better."""
+    """Columns in which no other row of the model is better."""
     responses: dict[str, Cell]
 
 
 @dataclass(frozen=True)
 class BaselineComparison:
-    """Difference of Avg between a target and a baseline at one size, in shares of 1."""
+    """Difference of Avg between a target and a baseline at one model, in shares of 1."""
 
-    size: str
-    """Empty if the two rows are checkpoints, of whatever size."""
+    model: str
+    """Empty if the two rows are checkpoints, of whatever model."""
     target: str
     baseline: str
     difference: Difference
@@ -94,15 +94,15 @@ def main_table(artefacts: Artefacts, decoding: str) -> MainTable:
     known = _resampled(study, scores, study.run.benchmarks, rng)
     targets, baselines = study.compared()
     pairs = {
-        (size, target, baseline): ((size, target), (size, baseline))
-        for size, target, baseline in product(study.run.sizes, targets, baselines)
+        (model, target, baseline): ((model, target), (model, baseline))
+        for model, target, baseline in product(study.run.models, targets, baselines)
         if target != baseline
     }
     if not study.run.methods:
         # Checkpoints from anywhere, each minus every earlier one: a base model comes first.
         pairs = {
             ("", later, earlier): ((later, "base"), (earlier, "base"))
-            for earlier, later in combinations(study.run.sizes, 2)
+            for earlier, later in combinations(study.run.models, 2)
         }
     return MainTable(
         study=study,
@@ -124,20 +124,20 @@ def _resampled(
     problems = _problems(study, scores)
     counts = {name: statistics.problem_counts(n, rng) for name, n in problems.items()}
     known = {}
-    for row in product(study.run.sizes, ("base", *study.run.methods)):
+    for row in product(study.run.models, ("base", *study.run.methods)):
         cells = {b: scores.cells[*row, b].correct for b in counts}
         known[row] = statistics.accuracies_of(cells, counts, averaged, rng)
     return known
 
 
 def _problems(study: Study, scores: Scores) -> dict[str, int]:
-    first = study.run.sizes[0]
+    first = study.run.models[0]
     return {b: scores.cells[first, "base", b].correct.shape[1] for b in study.run.benchmarks}
 
 
 def _rows(study: Study, scores: Scores, known: Resampled) -> Iterator[TableRow]:
-    for (size, method), estimates in known.items():
-        others = [row.values for (other, _), row in known.items() if other == size]
+    for (model, method), estimates in known.items():
+        others = [row.values for (other, _), row in known.items() if other == model]
         # Values that are equal as printed are ties.
         best = frozenset(
             column
@@ -145,27 +145,27 @@ def _rows(study: Study, scores: Scores, known: Resampled) -> Iterator[TableRow]:
             if round(cell.value, 2) == max(round(row[column].value, 2) for row in others)
         )
         source = "" if method == "base" else study.method(method).source
-        cells = {b: scores.cells[size, method, b] for b in study.run.benchmarks}
-        yield TableRow(size, method, study.title(method), source, estimates.values, best, cells)
+        cells = {b: scores.cells[model, method, b] for b in study.run.benchmarks}
+        yield TableRow(model, method, study.title(method), source, estimates.values, best, cells)
 
 
 def _headline(
     study: Study, target: str, baselines: Sequence[str], scores: Scores, known: Resampled
 ) -> Headline | None:
-    """Return the mean over sizes of 100 (target / strongest baseline - 1); None without a baseline above 0.
+    """Return the mean over models of 100 (target / strongest baseline - 1); None without a baseline above 0.
 
-    The strongest baseline of a size is the one with the highest average.
+    The strongest baseline of a model is the one with the highest average.
     Source: STAPO's abstract; recomputed from its table it is 7.13 at T=1.0 and 3.71 at T=0.7.
     """
     others = [name for name in baselines if name != target]
     gains, strongest, crossed, draws = {}, {}, [], []
-    for size in study.run.sizes:
-        values = {name: known[size, name].values[AVERAGE].value for name in [target, *others]}
+    for model in study.run.models:
+        values = {name: known[model, name].values[AVERAGE].value for name in [target, *others]}
         if max([values[name] for name in others], default=0) <= 0:
             return None
-        strongest[size] = max(others, key=lambda name: values[name])
-        gains[size] = 100 * (values[target] / values[strongest[size]] - 1)
-        level, drawn = gain_over(scores, known, (size, target), others, study.run.benchmarks)
+        strongest[model] = max(others, key=lambda name: values[name])
+        gains[model] = 100 * (values[target] / values[strongest[model]] - 1)
+        level, drawn = gain_over(scores, known, (model, target), others, study.run.benchmarks)
         crossed.append(100 * (values[target] / max(level, 1e-9) - 1))
         draws.append(drawn)
     mean = statistics.interval(float(np.mean([*gains.values()])), np.mean(draws, axis=0))
@@ -175,7 +175,7 @@ def _headline(
 def gain_over(
     scores: Scores, known: Resampled, row: Row, baselines: Iterable[str], benchmarks: Sequence[str]
 ) -> tuple[float, Array]:
-    """Return `over_strongest` of a row and some baselines of its size."""
+    """Return `over_strongest` of a row and some baselines of its model."""
     rows = {name: (row[0], name) for name in baselines}
     cells = {name: scores.verdicts(*other, benchmarks) for name, other in rows.items()}
     draws = {name: known[other].draws[AVERAGE] for name, other in rows.items()}
@@ -223,7 +223,7 @@ def of_trainings(
 
     def accuracy(run: TrainingRun) -> Interval:
         place = study.run.seeds.index(run.seed)
-        cells = {b: scores.cells[run.size, run.method, b].correct[[place]] for b in benchmarks}
+        cells = {b: scores.cells[run.model, run.method, b].correct[[place]] for b in benchmarks}
         return statistics.accuracies_of(cells, counts, benchmarks, rng).values[AVERAGE]
 
     return artefacts.of_runs(accuracy)

@@ -51,7 +51,7 @@ class Measured:
     """One measured number."""
 
     where: str
-    """Size, or what else it was measured at."""
+    """Model, or what else it was measured at."""
     what: str
     """What was measured, with the unit."""
     estimate: Interval
@@ -72,11 +72,11 @@ def _need(study: Study, methods: Iterable[str] = (), decodings: Iterable[str] = 
             raise UnmeasuredError(f"the study does not evaluate at {title}")
 
 
-def _need_papers(study: Study, sizes: Iterable[str]) -> None:
-    """Raise unless a study has some of the paper's sizes, with its models."""
-    if missing := [size for size in sizes if size not in study.run.sizes]:
+def _need_papers(study: Study, models: Iterable[str]) -> None:
+    """Raise unless a study has some of the paper's models."""
+    if missing := [model for model in models if model not in study.run.models]:
         raise UnmeasuredError(f"the study has no {', '.join(missing)}")
-    if others := [size for size in sizes if not is_papers(study, size)]:
+    if others := [model for model in models if not is_papers(study, model)]:
         raise UnmeasuredError(f"the model of {', '.join(others)} is not the paper's")
 
 
@@ -84,46 +84,48 @@ def _need_papers(study: Study, sizes: Iterable[str]) -> None:
 
 
 def _by_seed(
-    study: Study, size: str, method: str, read: Callable[[TrainingRun], Read]
+    study: Study, model: str, method: str, read: Callable[[TrainingRun], Read]
 ) -> list[Read]:
-    return [read(TrainingRun(size, method, seed)) for seed in study.run.seeds]
+    return [read(TrainingRun(model, method, seed)) for seed in study.run.seeds]
 
 
-def _entropies(artefacts: Artefacts, size: str, method: str, name: str) -> list[float]:
-    trainings = _by_seed(artefacts.study, size, method, partial(entropy_of, artefacts))
+def _entropies(artefacts: Artefacts, model: str, method: str, name: str) -> list[float]:
+    trainings = _by_seed(artefacts.study, model, method, partial(entropy_of, artefacts))
     return [getattr(numbers, name) for numbers in trainings]
 
 
 def _entropy(artefacts: Artefacts, method: str, which: Sequence[str]) -> Iterator[Measured]:
     """Yield the lowest or highest entropy of a method, as docs/stability.md defines them."""
     _need(artefacts.study, [method])
-    for name, size in product(which, artefacts.study.run.sizes):
+    for name, model in product(which, artefacts.study.run.models):
         what = f"{name} entropy of {artefacts.study.title(method)} [ratio]"
         # The limit of a collapse is 0.1.
-        yield Measured(size, what, ratio_of_seeds(_entropies(artefacts, size, method, name)), ".3f")
+        yield Measured(
+            model, what, ratio_of_seeds(_entropies(artefacts, model, method, name)), ".3f"
+        )
 
 
 def spread_against_baselines(artefacts: Artefacts, method: str) -> Iterator[Measured]:
     """Yield the spread of a method's entropy divided by that of each baseline."""
     study = artefacts.study
     _need(study, [method, *BASELINES])
-    for size, name in product(study.run.sizes, BASELINES):
-        spreads = (_entropies(artefacts, size, title, "spread") for title in (method, name))
+    for model, name in product(study.run.models, BASELINES):
+        spreads = (_entropies(artefacts, model, title, "spread") for title in (method, name))
         what = f"spread of entropy, {study.title(method)} / {study.title(name)}"
-        yield Measured(size, what, statistics.ratio_between(*spreads))
+        yield Measured(model, what, statistics.ratio_between(*spreads))
 
 
 def entropy_below_80th_percentile(artefacts: Artefacts, method: str) -> Iterator[Measured]:
     """Yield the highest quantile of the entropies up to 80 % divided by the highest one, late in training."""
     study = artefacts.study
     _need(study, [method])
-    for size in study.run.sizes:
-        late = _late_quantiles(artefacts, size, method)
+    for model in study.run.models:
+        late = _late_quantiles(artefacts, model, method)
         (*_, low), high = _levels(late)
         which = f"{100 * low:g} % / {100 * high:g} % quantile"
         ratios = [levels[low] / levels[high] if levels[high] > 0 else nan for levels in late]
         what = f"entropy at the {which} of {study.title(method)}"
-        yield Measured(size, what, ratio_of_seeds(ratios), ".3f")
+        yield Measured(model, what, ratio_of_seeds(ratios), ".3f")
 
 
 def quantiles_against_baselines(artefacts: Artefacts, method: str, top: bool) -> Iterator[Measured]:
@@ -133,8 +135,8 @@ def quantiles_against_baselines(artefacts: Artefacts, method: str, top: bool) ->
     """
     study = artefacts.study
     _need(study, [method, *BASELINES])
-    for size, name in product(study.run.sizes, BASELINES):
-        ours, theirs = (_late_quantiles(artefacts, size, title) for title in (method, name))
+    for model, name in product(study.run.models, BASELINES):
+        ours, theirs = (_late_quantiles(artefacts, model, title) for title in (method, name))
         below, highest = _levels([*ours, *theirs])
         gaps = {}
         for level in [highest] if top else below:
@@ -143,7 +145,7 @@ def quantiles_against_baselines(artefacts: Artefacts, method: str, top: bool) ->
         level, largest = max(gaps.items(), key=lambda item: item[1].value)
         titles = f"{study.title(method)} minus {study.title(name)}"
         what = f"entropy at the {100 * level:g} % quantile, {titles} [nats]"
-        yield Measured(size, what, largest, "+.3f")
+        yield Measured(model, what, largest, "+.3f")
 
 
 def _levels(quantiles: Iterable[dict[float, float]]) -> tuple[list[float], float]:
@@ -155,12 +157,12 @@ def _levels(quantiles: Iterable[dict[float, float]]) -> tuple[list[float], float
     return below, levels[-1]
 
 
-def _late_quantiles(artefacts: Artefacts, size: str, method: str) -> list[dict[float, float]]:
+def _late_quantiles(artefacts: Artefacts, model: str, method: str) -> list[dict[float, float]]:
     """Return level -> quantile of the entropies in nats, mean over the last tenth of the steps, by seed."""
     last = ceil(LATE * artefacts.study.training.steps)
     return [
         {level: fsum(values[-last:]) / last for level, values in levels.items()}
-        for levels in _by_seed(artefacts.study, size, method, partial(quantiles_of, artefacts))
+        for levels in _by_seed(artefacts.study, model, method, partial(quantiles_of, artefacts))
     ]
 
 
@@ -174,70 +176,70 @@ def steps_with_few_silenced(artefacts: Artefacts, method: str) -> Iterator[Measu
         few = values_of(artefacts, run, "silenced_fraction") < PAPER_SILENCED
         return 100.0 * float(few.mean())
 
-    for size in study.run.sizes:
-        estimate = statistics.mean_of_seeds(_by_seed(study, size, method, share))
-        yield Measured(size, what, estimate, ".1f")
+    for model in study.run.models:
+        estimate = statistics.mean_of_seeds(_by_seed(study, model, method, share))
+        yield Measured(model, what, estimate, ".1f")
 
 
 # Accuracy
 
 
 def _gain(
-    artefacts: Artefacts, method: str, decoding: str, sizes: Sequence[str]
+    artefacts: Artefacts, method: str, decoding: str, models: Sequence[str]
 ) -> tuple[float, Array]:
-    """Return the mean over sizes of 100 (Avg / the cross-fitted strongest baseline - 1), and resamples."""
+    """Return the mean over models of 100 (Avg / the cross-fitted strongest baseline - 1), and resamples."""
     benchmarks = artefacts.study.run.benchmarks
     _need(artefacts.study, [method, *BASELINES], [decoding])
     known, scores = accuracies(artefacts, decoding, tuple(benchmarks)), artefacts.scores(decoding)
     values, draws = [], []
-    for size in sizes:
-        strongest, drawn = gain_over(scores, known, (size, method), BASELINES, benchmarks)
+    for model in models:
+        strongest, drawn = gain_over(scores, known, (model, method), BASELINES, benchmarks)
         if strongest <= 0:
             raise UnmeasuredError("the strongest baseline is at 0")
-        values.append(100 * (known[size, method].values[AVERAGE].value / strongest - 1))
+        values.append(100 * (known[model, method].values[AVERAGE].value / strongest - 1))
         draws.append(drawn)
     mean: Array = np.mean(draws, axis=0)
     return float(np.mean(values)), mean
 
 
-def _gain_at(artefacts: Artefacts, method: str, decoding: str, sizes: Sequence[str]) -> Measured:
-    estimate = interval(*_gain(artefacts, method, decoding, sizes))
+def _gain_at(artefacts: Artefacts, method: str, decoding: str, models: Sequence[str]) -> Measured:
+    estimate = interval(*_gain(artefacts, method, decoding, models))
     what = f"relative gain of {artefacts.study.title(method)} [%]"
-    return Measured(_all(sizes), what, estimate, "+.2f")
+    return Measured(_all(models), what, estimate, "+.2f")
 
 
 def gain(artefacts: Artefacts, method: str, decoding: str) -> Iterator[Measured]:
-    """Yield the relative gain of a method over the strongest baseline, in percent, at each size."""
-    for size in artefacts.study.run.sizes:
-        yield _gain_at(artefacts, method, decoding, [size])
+    """Yield the relative gain of a method over the strongest baseline, in percent, at each model."""
+    for model in artefacts.study.run.models:
+        yield _gain_at(artefacts, method, decoding, [model])
 
 
 def gain_between_decodings(
     artefacts: Artefacts, method: str, decoding: str, other: str
 ) -> Iterator[Measured]:
-    """Yield the relative gain under a decoding minus that under another, means over the study's sizes."""
+    """Yield the relative gain under a decoding minus that under another, means over the study's models."""
     study = artefacts.study
     _need(study, decodings=[decoding, other])
-    first, second = (_gain(artefacts, method, name, study.run.sizes) for name in (decoding, other))
+    first, second = (_gain(artefacts, method, name, study.run.models) for name in (decoding, other))
     value = interval(first[0] - second[0], first[1] - second[1])
     here, there = (study.decodings[name].title for name in (decoding, other))
     what = f"relative gain of {study.title(method)} at {here} minus at {there} [%]"
-    yield Measured(_all(study.run.sizes), what, value, "+.2f")
+    yield Measured(_all(study.run.models), what, value, "+.2f")
 
 
-def _all(sizes: Sequence[str]) -> str:
-    return sizes[0] if len(sizes) == 1 else f"mean of {', '.join(sizes)}"
+def _all(models: Sequence[str]) -> str:
+    return models[0] if len(models) == 1 else f"mean of {', '.join(models)}"
 
 
 def headline(
-    artefacts: Artefacts, method: str, decoding: str, size: str | None = None
+    artefacts: Artefacts, method: str, decoding: str, model: str | None = None
 ) -> Iterator[Measured]:
-    """Yield the relative gain over the strongest baseline: mean over the paper's sizes, or at one."""
-    study, sizes = artefacts.study, [size] if size else [*paper()["models"]]
-    _need_papers(study, sizes)
+    """Yield the relative gain over the strongest baseline: mean over the paper's models, or at one."""
+    study, models = artefacts.study, [model] if model else [*paper()["models"]]
+    _need_papers(study, models)
     if not has_papers_average(study):
         raise UnmeasuredError("the benchmarks are not the paper's")
-    yield _gain_at(artefacts, method, decoding, sizes)
+    yield _gain_at(artefacts, method, decoding, models)
 
 
 def against_masks(
@@ -295,33 +297,33 @@ def _differences(
     study, benchmarks = artefacts.study, shown_benchmarks(artefacts.study)
     known = accuracies(artefacts, decoding, tuple(benchmarks))
     unit = f"[points of {accuracy_label(study, benchmarks).removesuffix(' [%]')}]"
-    for size, (ours, theirs) in product(study.run.sizes, pairs):
+    for model, (ours, theirs) in product(study.run.models, pairs):
         what = f"{study.title(ours)} minus {study.title(theirs)} {unit}"
-        first, second = known[size, ours], known[size, theirs]
+        first, second = known[model, ours], known[model, theirs]
         value = first.values[AVERAGE].value - second.values[AVERAGE].value
         draws = first.draws[AVERAGE] - second.draws[AVERAGE]
-        yield Measured(size, what, interval(value, draws), "+.2f")
+        yield Measured(model, what, interval(value, draws), "+.2f")
 
 
 # Token records
 
 
 def spurious_gradient(
-    artefacts: Artefacts, method: str, size: str | None = None, scope: str = "candidates"
+    artefacts: Artefacts, method: str, model: str | None = None, scope: str = "candidates"
 ) -> Iterator[Measured]:
     """Yield by how many percent the mean gradient norm of spurious tokens exceeds that of high/high ones.
 
-    It is that of one of the paper's sizes, or of all of the study's; at the logits, and where measured at all
-    weights. With scope `all`, tau_h is the 80th percentile of all tokens' entropies, as in v1 to v3.
+    It is that of one of the paper's models, or of all of the study's; at the logits, and where measured at
+    all weights. With scope `all`, tau_h is the 80th percentile of all tokens' entropies, as in v1 to v3.
     """
     study = artefacts.study
     _need(study, [method])
-    if size is not None:
-        _need_papers(study, [size])
+    if model is not None:
+        _need_papers(study, [model])
     also = study.interventions.gradient_tokens and scope == "candidates"
     at_logits = " at the logits" if also else ""
     for tokens in recorded(artefacts):
-        if tokens.method == method and size in (None, tokens.size):
+        if tokens.method == method and model in (None, tokens.model):
             spurious, *_, high = (quadrant.mask for quadrant in quadrants(tokens))
             if scope == "all":
                 low = tokens.numbers("entropy") < percentile(tokens.frame)
@@ -330,10 +332,10 @@ def spurious_gradient(
             known = tokens.measured
             estimate = relative(tokens.sample, tokens.known_norm, spurious & known, high & known)
             what = f"mean gradient norm{at_logits} of spurious tokens of {tokens.title}, {ABOVE}"
-            yield Measured(tokens.size, what, estimate, "+.1f")
-            if also and (at_weights := spurious_at_weights(artefacts, method, tokens.size)):
+            yield Measured(tokens.model, what, estimate, "+.1f")
+            if also and (at_weights := spurious_at_weights(artefacts, method, tokens.model)):
                 what = f"mean gradient norm at all weights of spurious tokens of {at_weights[0]}, {ABOVE}"
-                yield Measured(tokens.size, what, at_weights[1], "+.1f")
+                yield Measured(tokens.model, what, at_weights[1], "+.1f")
 
 
 def _within_bounds(tokens: Recorded) -> tuple[Mask, Mask]:
@@ -364,9 +366,9 @@ def _share(
             continue
         part, whole = classes(tokens)
         if not whole.any():
-            raise UnmeasuredError(f"{tokens.size}, {tokens.title}: no such token was recorded")
+            raise UnmeasuredError(f"{tokens.model}, {tokens.title}: no such token was recorded")
         estimate = share(tokens.sample, part & whole, whole)
-        yield Measured(tokens.size, f"{what}, {tokens.title} [%]", estimate.times(100), ".1f")
+        yield Measured(tokens.model, f"{what}, {tokens.title} [%]", estimate.times(100), ".1f")
 
 
 QUANTITIES: dict[str, Callable[..., Iterator[Measured]]] = {
@@ -380,7 +382,7 @@ QUANTITIES: dict[str, Callable[..., Iterator[Measured]]] = {
     "gain": gain,
     "gain_between_decodings": gain_between_decodings,
     "headline": headline,
-    "gain_at_size": headline,
+    "gain_at_model": headline,
     "against_masks": against_masks,
     "change": change,
     "spurious_gradient": spurious_gradient,

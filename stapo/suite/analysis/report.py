@@ -17,7 +17,7 @@ from stapo.suite.analysis import main_rendering
 from stapo.suite.analysis.against_paper import compare_with_paper
 from stapo.suite.analysis.artefacts import Artefacts
 from stapo.suite.analysis.charts import chart_of, specification
-from stapo.suite.analysis.formats import SIZE, TEMPLATES, Column, Table, template
+from stapo.suite.analysis.formats import MODEL, TEMPLATES, Column, Table, template
 from stapo.suite.analysis.main_table import seed_notes
 from stapo.suite.analysis.tables import evidence_table
 from stapo.suite.analysis.tables.endpoints import primary_texts
@@ -125,7 +125,7 @@ def costs(artefacts: Artefacts) -> Table:
     records = artefacts.of_runs(record)
     return Table(
         columns=[
-            SIZE,
+            MODEL,
             Column("Method", lambda run: study.title(run.method), text=True),
             Column("Seed", lambda run: run.seed),
             cost("Wall time [h]", "seconds", 3600),

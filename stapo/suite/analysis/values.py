@@ -21,10 +21,10 @@ from stapo.suite.evaluation.statistics import AVERAGE, Interval, pass_at_k
 DECIMALS = 6
 VERDICTS = {"by the rules": "correct", "with the verifier": "correct_with_verifier"}
 STRONGEST = "strongest baseline"
-"""Reference of a headline over several sizes, which may have several strongest baselines."""
+"""Reference of a headline over several models, which may have several strongest baselines."""
 COLUMNS = (
-    "study", "size", "method", "reference", "seed", "step", "decoding", "benchmark", "metric", "value", "low",
-    "high", "n", "p_value", "p_holm",
+    "study", "model", "method", "reference", "seed", "step", "decoding", "benchmark", "metric", "value",
+    "low", "high", "n", "p_value", "p_holm",
 )  # fmt: skip
 """Columns of the CSV, described in docs/authors.md."""
 Value = dict[str, Any]
@@ -66,7 +66,7 @@ def _numbers(estimate: Interval) -> Value:
 def of_rows(table: MainTable) -> Iterator[Value]:
     """Yield each number of a row, a mean over the training seeds; benchmarks before averages."""
     for row in table.rows:
-        at = {"size": row.size, "method": row.method}
+        at = {"model": row.model, "method": row.method}
         for name, samples in table.samples.items():
             here = at | {"benchmark": name}
             yield here | {"metric": f"avg@{samples}"} | _numbers(row.cells[name])
@@ -80,7 +80,7 @@ def of_rows(table: MainTable) -> Iterator[Value]:
         for (name, responses), (by, column) in product(cells.items(), VERDICTS.items()):
             value = 100 * float(np.mean([cell.mean(column) for cell in responses]))
             metric = f"avg@{table.samples.get(name, 'N')} {by}"
-            at = {"size": row.size, "method": row.method, "benchmark": name}
+            at = {"model": row.model, "method": row.method, "benchmark": name}
             yield at | {"metric": metric, "value": value}
 
 
@@ -88,7 +88,7 @@ def _differences(table: MainTable) -> Iterator[Value]:
     """Yield target minus reference in points, with p-values of Avg, in questions, and what is detectable."""
     for comparison in table.comparisons:
         names = {"method": comparison.target, "reference": comparison.baseline}
-        average = {"size": comparison.size or None, **names, "benchmark": AVERAGE}
+        average = {"model": comparison.model or None, **names, "benchmark": AVERAGE}
         difference, metric = comparison.difference, {"metric": "difference of avg@N"}
         tests = {"p_value": difference.p_value, "p_holm": comparison.adjusted_p}
         yield average | metric | _numbers(difference.times(100)) | tests
@@ -97,13 +97,13 @@ def _differences(table: MainTable) -> Iterator[Value]:
 
 
 def _headlines(table: MainTable) -> Iterator[Value]:
-    """Yield the relative gains over the strongest baselines in percent, and their mean over the sizes."""
+    """Yield the relative gains over the strongest baselines in percent, and their mean over the models."""
     for target, headline in table.headlines.items():
         if headline is None:
             continue
         labels = {"benchmark": AVERAGE, "metric": "relative gain of avg@N", "method": target}
-        for size, gain in headline.gains.items():
-            yield labels | {"size": size, "reference": headline.baselines[size], "value": gain}
+        for model, gain in headline.gains.items():
+            yield labels | {"model": model, "reference": headline.baselines[model], "value": gain}
         yield labels | {"reference": STRONGEST} | _numbers(headline.mean)
 
 

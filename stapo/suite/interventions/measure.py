@@ -44,7 +44,7 @@ def job_of(study: Study, model: str, work: Path, prompts: int) -> InterventionJo
         config={}, training=study.training_of("stapo"), method=study.method("stapo"), s2t=study.s2t(),
         prompts=Path(paths.PROMPTS.format(study=study.name)), engine=study.engine_of(model),
         end_tokens=study.end_tokens, checkpoint=f"{model}/base", settings=settings, methods={},
-        model=Path(paths.BASE_MODEL.format(study=study.name, size=model)), work=work, out=work / "out",
+        model=Path(paths.BASE_MODEL.format(study=study.name, model=model)), work=work, out=work / "out",
     )  # fmt: skip
 
 
@@ -100,11 +100,11 @@ def shares(batch: MiniBatch, rewards: Tensor, s2t: Args, limit: int) -> list[str
 
 
 def words(
-    rollout: Rollout, mask: Tensor, text: Callable[[Sequence[int]], str], size: int
+    rollout: Rollout, mask: Tensor, text: Callable[[Sequence[int]], str], model: int
 ) -> list[str]:
     """Return tokens of a mask with their context, probability and entropy, drawn at random."""
     places, lines = mask.nonzero().tolist(), []
-    for row, at in sorted(Random(0).sample(places, min(size, len(places)))):
+    for row, at in sorted(Random(0).sample(places, min(model, len(places)))):
         ids = rollout["completion_ids"][row].tolist()
         before, after = ids[max(at - CONTEXT, 0) : at], ids[at + 1 : at + 1 + CONTEXT // 3]
         p, entropy = (

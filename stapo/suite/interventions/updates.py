@@ -2,7 +2,7 @@
 
 Responses and rewards are those of a `StapoTrainer`, loss and gradient those of `stapo.core.update`. Of Adam's
 moments only the second ones are kept: they come from the gradients, without silencing, of `MOMENT_ROLLOUTS`
-other rollouts at the same weights, so that each parameter has a realistic step size. With fresh moments, a
+other rollouts at the same weights, so that each parameter has a realistic step model. With fresh moments, a
 first step is nearly the sign of the gradient, which hides most of what a few tokens change. First moments
 would add the gradients of other rollouts to every update, so beta1 is 0. This is our choice.
 

@@ -27,8 +27,14 @@ def shown(study: Study) -> dict[str, Any]:
         },
         "evaluation": study.evaluation.model_dump(include={"verdict", "curve"}),
         "compare": dict(zip(("target", "baselines"), study.compared(), strict=True)),
-        "run": study.run.model_dump(),
+        "run": _run(study),
     }
+
+
+def _run(study: Study, *without: str) -> dict[str, Any]:
+    """Return what is run; `models` has its former name, as in the fingerprints of all results so far."""
+    run = study.run.model_dump(exclude={*without})
+    return {"sizes": run.pop("models"), **run}
 
 
 def _tables(jobs: Jobs) -> Iterator[Job]:
@@ -41,7 +47,7 @@ def _tables(jobs: Jobs) -> Iterator[Job]:
         yield Job(
             "tables",
             decoding,
-            {**settings, "run": study.run.model_dump(exclude={"decodings"})},
+            {**settings, "run": _run(study, "decodings")},
             {"scores": scores, "overlap": (jobs.job("overlap"),)},
             (paths.MAIN_TABLE.format(study=study.name, decoding=decoding),),
         )

@@ -22,7 +22,7 @@ from stapo.suite.study.sources import (
 )
 
 VERIFIER = "verifier"
-"""Name of the verifier's job; no size has this name."""
+"""Name of the verifier's job; no model has this name."""
 
 
 def _prompts(jobs: Jobs) -> Iterator[Job]:
@@ -87,14 +87,14 @@ def verifier_settings(study: Study) -> dict[str, Any]:
 
 
 def _base(jobs: Jobs) -> Iterator[Job]:
-    """Yield a job for each size, and one for the verifier if the study has one."""
+    """Yield a job for each model, and one for the verifier if the study has one."""
     study = jobs.study
-    for size in study.run.sizes:
-        at = {"study": study.name, "size": size}
+    for model in study.run.models:
+        at = {"study": study.name, "model": model}
         yield Job(
             "base",
-            size,
-            {"recipe": 1, "model": model_settings(study.models[size])},
+            model,
+            {"recipe": 1, "model": model_settings(study.models[model])},
             outputs=(paths.BASE_RECORD.format(**at),),
             weights=(paths.BASE_MODEL.format(**at),),
         )

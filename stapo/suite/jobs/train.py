@@ -78,7 +78,7 @@ def _trainings(jobs: Jobs) -> Iterator[Job]:
                 "end_tokens": sorted(set(study.end_tokens)),
                 "seed": this.seed,
             },
-            {"base": jobs.job("base", this.size), "data": jobs.job("prompts")},
+            {"base": jobs.job("base", this.model), "data": jobs.job("prompts")},
             tuple(path.format(**at) for path in recorded),
             rerun_on={"kept_steps": study.kept_steps()},
         )
@@ -91,7 +91,7 @@ def trained(job: Job) -> Path:
 
 def made_from(study: Study, job: Job) -> tuple[Path, Path]:
     """Return the base model and the prompts of a training."""
-    at = {"study": study.name, "size": job.name.split("/")[0]}
+    at = {"study": study.name, "model": job.name.split("/")[0]}
     return Path(paths.BASE_MODEL.format(**at)), Path(paths.PROMPTS.format(**at))
 
 
@@ -123,7 +123,7 @@ def _weights(jobs: Jobs) -> Iterator[Job]:
 def of_checkpoint(jobs: Jobs, checkpoint: Checkpoint) -> Job:
     """Return the job that makes the weights of a checkpoint, with what determines these weights alone."""
     if checkpoint.run is None:
-        return jobs.job("base", checkpoint.size)
+        return jobs.job("base", checkpoint.model)
     training = jobs.job("train", checkpoint.run)
     step = {} if checkpoint.step is None else {"weights_of": f"step{checkpoint.step}"}
     settings, place = training.settings | step, paths.checkpoint_path(jobs.study.name, checkpoint)

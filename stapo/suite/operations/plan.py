@@ -128,14 +128,14 @@ def decode_seconds(
 
 
 def update_seconds(
-    study: Study, size: str, method: str, prompts: int, device: Device, gpus: int
+    study: Study, model: str, method: str, prompts: int, device: Device, gpus: int
 ) -> float:
     """Return the seconds of a rollout of so many prompts, and of the updates with its responses.
 
     All GPUs first generate, then update.
     """
-    shape, training = shape_of(study.models[size]), study.training_of(method)
-    engine, vllm = study.engine_of(size), None
+    shape, training = shape_of(study.models[model]), study.training_of(method)
+    engine, vllm = study.engine_of(model), None
     if training.use_vllm:
         vllm = engine.vllm_tensor_parallel, engine.vllm_gpu_memory
     responses = prompts * training.group_size
@@ -153,35 +153,35 @@ def update_seconds(
     return generation + flops / (gpus * device.flops * COMPUTE_UTILISATION)
 
 
-def training_seconds(study: Study, size: str, method: str, device: Device, gpus: int) -> float:
+def training_seconds(study: Study, model: str, method: str, device: Device, gpus: int) -> float:
     """Return the seconds of a training with its checkpoints."""
     training = study.training_of(method)
     batch = training.prompts_per_batch
     rollouts = training.steps * training.prompts_per_mini_batch / batch
-    state = WEIGHT_BYTES * shape_of(study.models[size]).parameters * STATES_PER_PARAMETER
+    state = WEIGHT_BYTES * shape_of(study.models[model]).parameters * STATES_PER_PARAMETER
     saving = state / SAVED_BYTES_PER_SECOND
-    seconds = rollouts * update_seconds(study, size, method, batch, device, gpus)
+    seconds = rollouts * update_seconds(study, model, method, batch, device, gpus)
     checkpoints = seconds / checkpoint_interval(saving)
     if training.checkpoint_every:
         checkpoints = training.steps / training.checkpoint_every
     return seconds + checkpoints * saving
 
 
-def supervised_seconds(study: Study, size: str, device: Device) -> float:
+def supervised_seconds(study: Study, model: str, device: Device) -> float:
     """Return the seconds in which a base model is trained on solutions; others are copied."""
-    model, training = study.models.get(size), study.training
+    source, training = study.models.get(model), study.training
     length = PROMPT_LENGTH * training.max_prompt_tokens + MEAN_LENGTH * training.max_response_tokens
-    if isinstance(model, TinyModel):
-        tokens = model.supervised_steps * model.supervised_batch * length
-    elif model and model.supervised:
-        length = min(length, model.supervised.max_tokens)
-        tokens = model.supervised.steps * model.supervised.batch * length
+    if isinstance(source, TinyModel):
+        tokens = source.supervised_steps * source.supervised_batch * length
+    elif source and source.supervised:
+        length = min(length, source.supervised.max_tokens)
+        tokens = source.supervised.steps * source.supervised.batch * length
     else:
         return 0.0
-    return 3 * shape_of(model).forward(tokens, length / 2) / (device.flops * COMPUTE_UTILISATION)
+    return 3 * shape_of(source).forward(tokens, length / 2) / (device.flops * COMPUTE_UTILISATION)
 
 
-def intervene_seconds(study: Study, size: str, device: Device) -> float:
+def intervene_seconds(study: Study, model: str, device: Device) -> float:
     """Return the seconds of the interventions at one checkpoint, in one process.
 
     Responses to held-out prompts, after each update and once before, count as updates.
@@ -189,19 +189,19 @@ def intervene_seconds(study: Study, size: str, device: Device) -> float:
     asked = study.interventions
     mini_batch = study.training_of(asked.method).prompts_per_mini_batch
     rollout, held_out = (
-        update_seconds(study, size, asked.method, prompts, device, 1)
+        update_seconds(study, model, asked.method, prompts, device, 1)
         for prompts in (asked.rollout_prompts or mini_batch, asked.prompts)
     )
     each = (1 + len(asked.arms) + len(asked.methods)) * (rollout + held_out)
     return MOMENT_ROLLOUTS * rollout + asked.repetitions * each
 
 
-def answer_seconds(study: Study, size: str, device: Device, responses: int) -> float:
+def answer_seconds(study: Study, model: str, device: Device, responses: int) -> float:
     """Return the seconds in which one checkpoint answers under one decoding.
 
     Transformers waits for the longest response of every batch, vLLM for the longest of all.
     """
-    shape, evaluation, engine = shape_of(study.models[size]), study.evaluation, study.engine
+    shape, evaluation, engine = shape_of(study.models[model]), study.evaluation, study.engine
     batch, vllm = min(evaluation.batch_size, responses), None
     if evaluation.backend == "vllm":
         batch, vllm = responses, (engine.vllm_tensor_parallel, engine.vllm_evaluation_memory)
@@ -210,7 +210,7 @@ def answer_seconds(study: Study, size: str, device: Device, responses: int) -> f
 
 
 def plan(study: Study, gpu: str = "h200", gpus: int = 8) -> dict[tuple[str, str], Counter[str]]:
-    """Return what a study costs, by stage and size.
+    """Return what a study costs, by stage and model.
 
     Of all jobs together: `jobs`, `hours` one after another, `gpu_hours`, and `disk`, the bytes of the results
     and of one step checkpoint of each training. `memory` are the bytes of the largest job, 0 on GPUs, and for
@@ -220,43 +220,43 @@ def plan(study: Study, gpu: str = "h200", gpus: int = 8) -> dict[tuple[str, str]
         raise StudyError([f"--gpu: unknown device {gpu!r}; known: {', '.join(DEVICES)}"])
     totals: dict[tuple[str, str], Counter[str]] = {}
     for job in jobs_of(study):
-        size = job.name.split("/")[0]
+        model = job.name.split("/")[0]
         if job.stage in ("base", "train", "intervene", "generate"):
-            seconds, disk = _cost(study, job, size, DEVICES[gpu], gpus)
+            seconds, disk = _cost(study, job, model, DEVICES[gpu], gpus)
             job_gpus = gpus if job.stage == "train" else max(study.gpus_of(job.stage), 1)
             costs: dict[str, Any] = {"jobs": 1, "hours": seconds / 3600, "disk": disk}
             costs["gpu_hours"] = costs["hours"] * job_gpus
-            total = totals.setdefault((job.stage, size), Counter(memory=0))
+            total = totals.setdefault((job.stage, model), Counter(memory=0))
             total.update(costs)
             if job.stage in SETTING and not DEVICES[gpu].is_gpu:
                 method = job.name.split("/")[1]
-                needed = needed_bytes(study, job.stage, size, method)
+                needed = needed_bytes(study, job.stage, model, method)
                 total["memory"] = max(total["memory"], int(needed))
     return totals
 
 
-def _cost(study: Study, job: Job, size: str, device: Device, gpus: int) -> tuple[float, float]:
+def _cost(study: Study, job: Job, model: str, device: Device, gpus: int) -> tuple[float, float]:
     """Return seconds, and bytes on the disk, of one job."""
     judge = study.evaluation.verifier
-    model = judge if judge and size == "verifier" else study.models[size]
-    weights = WEIGHT_BYTES * shape_of(model).parameters
+    source = judge if judge and model == "verifier" else study.models[model]
+    weights = WEIGHT_BYTES * shape_of(source).parameters
     if job.stage == "base":
-        return supervised_seconds(study, size, device), weights
+        return supervised_seconds(study, model, device), weights
     if job.stage == "train":
-        seconds = training_seconds(study, size, job.name.split("/")[1], device, gpus)
+        seconds = training_seconds(study, model, job.name.split("/")[1], device, gpus)
         return seconds, weights * (1 + len(study.kept_steps()) + STATES_PER_PARAMETER)
     if job.stage == "intervene":
-        return intervene_seconds(study, size, device), 0.0
+        return intervene_seconds(study, model, device), 0.0
     responses = sum(map(study.responses, job.rerun_on))
     tokens = responses * MEAN_LENGTH * study.evaluation.max_response_tokens
     # Twice: in work and in results.
-    return answer_seconds(study, size, device, responses), 2 * tokens * TEXT_BYTES
+    return answer_seconds(study, model, device, responses), 2 * tokens * TEXT_BYTES
 
 
 def plan_document(study: Study, gpu: str, gpus: int) -> dict[str, Any]:
     """Return the document of `stapo plan --json`."""
     costs = plan(study, gpu, gpus).items()
-    rows = [{"stage": stage, "size": size, **cost} for (stage, size), cost in costs]
+    rows = [{"stage": stage, "model": model, **cost} for (stage, model), cost in costs]
     return {"study": study.name, "gpu": gpu, "gpus": gpus, "rows": rows}
 
 
@@ -265,7 +265,7 @@ def _gigabytes(size: float) -> str:
 
 
 def print_plan(study: Study, gpu: str, gpus: int, console: Console, dollars: float = 0.0) -> None:
-    """Print what a study costs in all, then by stage and size, and what the numbers rest on.
+    """Print what a study costs in all, then by stage and model, and what the numbers rest on.
 
     `dollars` is the price of an hour of a device; with 0, nothing is said of money.
     """
@@ -281,12 +281,12 @@ def print_plan(study: Study, gpu: str, gpus: int, console: Console, dollars: flo
         console.print(Text(f"if no {gpu} ever waits: {', '.join(whole)}"))
     on_cpu = not DEVICES[gpu].is_gpu
     memory = ["GB memory"] * on_cpu
-    table = table_of("", "stage", "size", "jobs", "each", f"hours of {gpu}", "GB disk", *memory)
-    for (stage, size), cost in costs.items():
+    table = table_of("", "stage", "model", "jobs", "each", f"hours of {gpu}", "GB disk", *memory)
+    for (stage, model), cost in costs.items():
         mean = span(3600 * cost["hours"] / cost["jobs"])
         numbers = [f"{cost['gpu_hours']:,.2f}", _gigabytes(cost["disk"])]
         numbers += [_gigabytes(cost["memory"]) if cost["memory"] else "-"] * on_cpu
-        table.add_row(stage, size, str(cost["jobs"]), mean, *numbers)
+        table.add_row(stage, model, str(cost["jobs"]), mean, *numbers)
     console.print(table)
     for line in too_large(study) if on_cpu else ():
         console.print(Text(line, style="yellow"), soft_wrap=True)

@@ -263,7 +263,7 @@ def span(seconds: float) -> str:
 
 def table_of(title: str, *headings: str) -> Table:
     """Return an empty table for the terminal."""
-    folded = ("stage", "size", "training", "states")
+    folded = ("stage", "model", "training", "states")
     table = Table(title=Text(title), title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for heading in headings:
         table.add_column(Text(heading), overflow="fold", no_wrap=heading not in folded)

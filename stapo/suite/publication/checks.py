@@ -51,7 +51,7 @@ Errors = Iterator[str]
 
 ROUNDING = 1e-6
 """Relative tolerance of sums."""
-LISTS = ("sizes", "methods", "seeds", "decodings", "benchmarks")
+LISTS = ("models", "methods", "seeds", "decodings", "benchmarks")
 METADATA, PROMPTS, OVERLAP = "data/prompts.json", "data/prompts.jsonl", "data/overlap.json"
 UNREPEATED = {"provenance", "engine", "differs_from_math_verify", "differs_from_reward"}
 """Of a score file: what only those who made it can say, or what is checked otherwise."""
@@ -244,17 +244,17 @@ def model_errors(results: Results) -> Errors:
     for job in jobs_of(study).all("base"):
         if recorded_base(job, results.root) != job.fingerprint:
             yield f"{job.outputs[0]}: not the study's model"
-    asked: dict[str, Any] = {size: study.models[size] for size in study.run.sizes}
+    asked: dict[str, Any] = {model: study.models[model] for model in study.run.models}
     asked["verifier"] = study.evaluation.verifier
     stated = read_json(results.folder / "provenance.json")["models"]
-    for name, model in asked.items():
+    for name, source in asked.items():
         source = stated.get(name, {})
         origin = (source.get("hub"), source.get("revision"))
-        from_hub = isinstance(model, HubModel) or (name == "verifier" and model is not None)
-        if origin != ((model.hub, model.revision) if from_hub else (None, None)):
+        from_hub = isinstance(source, HubModel) or (name == "verifier" and source is not None)
+        if origin != ((source.hub, source.revision) if from_hub else (None, None)):
             yield f"models/{name}: comes from {origin[0]} at {origin[1]}, which the study does not say"
-        elif from_hub and model.revision not in ("main", source.get("commit")):
-            yield f"models/{name}: is of commit {source.get('commit')}, the study pins {model.revision}"
+        elif from_hub and source.revision not in ("main", source.get("commit")):
+            yield f"models/{name}: is of commit {source.get('commit')}, the study pins {source.revision}"
 
 
 def score_errors(results: Results) -> Errors:

@@ -104,7 +104,7 @@ def write_provenance(study: Study, root: Path = Path()) -> list[Path]:
         record = read_run(study, root, run)
         if record["fingerprint"] != jobs_of(study).job("train", run).fingerprint:
             raise RuntimeError(
-                f"{run.size} {run.method} seed {run.seed}: trained with other settings; run snakemake again"
+                f"{run.model} {run.method} seed {run.seed}: trained with other settings; run snakemake again"
             )
         known |= named_by(run, record)
         gpus |= {*record["environment"]["gpus"]}
@@ -124,7 +124,7 @@ def write_provenance(study: Study, root: Path = Path()) -> list[Path]:
 
 def named_by(run: TrainingRun, record: Mapping[str, Any]) -> dict[str, str]:
     """Return the files that the record of a training names, from the study's folder, with their checksums."""
-    places = {f"runs/{run}": record["outputs"], f"models/{run.size}/base": record["base"]}
+    places = {f"runs/{run}": record["outputs"], f"models/{run.model}/base": record["base"]}
     return {f"{at}/{path}": sha for at, sums in places.items() for path, sha in sums.items()}
 
 
@@ -135,7 +135,9 @@ def read_run(study: Study, root: Path, run: TrainingRun) -> dict[str, Any]:
 
 def _sources(study: Study, root: Path) -> dict[str, Any]:
     """Return where the models came from, with the commit that a branch was at."""
-    at = {size: paths.BASE_MODEL.format(study=study.name, size=size) for size in study.run.sizes}
+    at = {
+        model: paths.BASE_MODEL.format(study=study.name, model=model) for model in study.run.models
+    }
     at["verifier"] = paths.VERIFIER.format(study=study.name)
     sources = {name: root / place / SOURCE for name, place in at.items()}
     return {name: read_json(path) for name, path in sources.items() if path.exists()}
@@ -149,7 +151,7 @@ def about_study(study: Study, root: Path) -> dict[str, Any]:
         "study": published_content(study),
         "models": _sources(study, root),
         "benchmarks": {n: study.task(n)["metadata"] for n in study.run.benchmarks},
-        "base": {run.size: record["base"] for run, record in runs.items()},
+        "base": {run.model: record["base"] for run, record in runs.items()},
         "prompts": next((record["prompts"] for record in runs.values()), None),
         "fingerprints": {
             str(checkpoint): of_checkpoint(jobs_of(study), checkpoint).fingerprint

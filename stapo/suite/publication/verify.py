@@ -3,7 +3,7 @@
 It finds accidents and contradictions: files that are missing, damaged, edited, of other settings or of
 another machine, tables that do not follow from the scores, scores that do not follow from the responses. It
 cannot find somebody who recomputes everything; see `LIMITS`. The folder is somebody else's: nothing in it is
-executed or printed as it is, and nothing is read before `folder.admit` has looked at its kind and size.
+executed or printed as it is, and nothing is read before `folder.admit` has looked at its kind and model.
 """
 
 import tempfile
@@ -59,7 +59,7 @@ SHOWN = 20
 LIMITS = (
     "not found here: trainings with other settings than stated, or edited metrics, token records and "
     "responses, if checksums, records, tables and figures were made again to agree (only training again "
-    "tells); seeds, sizes, methods, benchmarks or development sets that were run and never named; a base "
+    "tells); seeds, models, methods, benchmarks or development sets that were run and never named; a base "
     "model or tokenizer of another origin; what the verifier said; times, hardware"
 )
 """What somebody can still claim, by accident or on purpose."""

@@ -66,10 +66,10 @@ def _finished_at(study: Study, job: Job, resources: Resources) -> Path | None:
 def _train(study: Study, job: Job) -> None:
     from stapo.suite.training.run import TrainingJob, train
 
-    (size, method, _), out = job.name.split("/"), trained(job)
+    (model, method, _), out = job.name.split("/"), trained(job)
     train(
         TrainingJob(
-            **_given(study, job, size, method),
+            **_given(study, job, model, method),
             seed=job.settings["seed"],
             base=made_from(study, job)[0],
             work=out.parent,
@@ -80,7 +80,7 @@ def _train(study: Study, job: Job) -> None:
     )
 
 
-def _given(study: Study, job: Job, size: str, method: str) -> dict[str, Any]:
+def _given(study: Study, job: Job, model: str, method: str) -> dict[str, Any]:
     """Return what a training and single updates are given alike."""
     return {
         "config": job.config,
@@ -88,7 +88,7 @@ def _given(study: Study, job: Job, size: str, method: str) -> dict[str, Any]:
         "method": study.method(method),
         "s2t": study.s2t(),
         "prompts": Path(paths.PROMPTS.format(study=study.name)),
-        "engine": study.engine_of(size),
+        "engine": study.engine_of(model),
         "end_tokens": study.end_tokens,
     }
 
@@ -117,12 +117,12 @@ def _intervene(jobs: Jobs, selected: list[Job], resources: Resources) -> None:
     study = jobs.study
     take_gpus(resources.gpus)
     for job in selected:
-        size = Checkpoint.parse(job.name).size
+        model = Checkpoint.parse(job.name).model
         if resources.gpus is not None:
             require_fit(study, resources.gpus)
         intervene(
             InterventionJob(
-                **_given(study, job, size, study.interventions.method),
+                **_given(study, job, model, study.interventions.method),
                 checkpoint=job.name,
                 settings=study.interventions,
                 methods={name: study.method(name) for name in study.interventions.methods},

@@ -53,7 +53,7 @@ def _names(study: Study) -> Iterator[Problem]:
     """Report names that are unknown, listed twice, or give the same path or rule of Snakemake."""
     run = study.run
     sections: dict[str, Iterable[Any]] = {
-        "sizes": study.models,
+        "models": study.models,
         "methods": [*METHODS, *study.methods],
         "decodings": study.decodings,
         "benchmarks": study.benchmarks,
@@ -75,7 +75,7 @@ def _names(study: Study) -> Iterator[Problem]:
         for name in getattr(study, section):
             if name.lower() in reserved:
                 yield (section, name), "this name is reserved; choose another"
-    yield from _unknown(("engine", "sizes"), study.engine.sizes, study.models)
+    yield from _unknown(("engine", "models"), study.engine.models, study.models)
     if curve := study.evaluation.curve:
         place = ("evaluation", "curve")
         yield from _unknown((*place, "benchmarks"), curve.benchmarks, run.benchmarks, " in run")
@@ -241,7 +241,7 @@ def _others(study: Study) -> Iterator[Problem]:
             message = "has a KL term, for which interventions have no reference; leave it out"
             yield ("interventions", "methods"), f"{name} {message}"
     run, steps = study.run, len(study.kept_steps()) + 1
-    checkpoints = len(run.sizes) * (1 + len(run.methods) * len(run.seeds) * steps)
+    checkpoints = len(run.models) * (1 + len(run.methods) * len(run.seeds) * steps)
     cells = checkpoints * len(run.decodings) * len(run.benchmarks)
     if cells > MAX_CELLS:
         message = f"{cells} score files, more than {MAX_CELLS}; choose fewer of something"

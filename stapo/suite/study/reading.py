@@ -65,6 +65,8 @@ CODE: tuple[Place, ...] = (
 """Settings that name a function in a file, `*` for any name."""
 Reader = Callable[[Mapping[str, Any]], dict[str, Any]]
 """Returns what the file that a section names gives."""
+FORMER_KEYS = (("run", "sizes", "models"), ("engine", "sizes", "models"))
+"""Section, former key and key; former ones are read until the next version."""
 RESOLVED = "work/{study}/studies/{fingerprint}.json"
 VARIABLE = "STAPO_STUDY"
 """Set for the jobs of a study: the file that they read it from."""
@@ -112,7 +114,7 @@ def parse_study(raw: Mapping[str, Any]) -> Study:
     """Return a study, merged over what it extends and over the catalogue; its files are not read."""
     if not isinstance(raw, Mapping):
         raise StudyError(["expected a mapping with name, training, run, ..."])
-    return _study(_extended(Document(dict(raw)), False), is_read=False)
+    return _study(_extended(_with_new_keys(Document(dict(raw))), False), is_read=False)
 
 
 def _places(given: Mapping[str, Any], above: str = "") -> Iterator[str]:
@@ -128,8 +130,22 @@ def _loaded(path: Path) -> Document:
     return _placed(load_yaml(path), path.parent)
 
 
+def _with_new_keys(document: Document) -> Document:
+    """Return a study with new keys in place of former ones, without the latter's lines."""
+    content = deepcopy(document.content)
+    for section, key, name in FORMER_KEYS:
+        settings = content.get(section)
+        if isinstance(settings, dict) and key in settings:
+            settings.setdefault(name, settings.pop(key))
+    return Document(content, document.lines)
+
+
 def _placed(document: Document, folder: Path) -> Document:
-    """Return a study file with absolute paths."""
+    """Return a study file with absolute paths and without former keys, which give a warning."""
+    for section, key, name in FORMER_KEYS:
+        if key in (document.content.get(section) or ()):
+            _warn(document, ((section, key), f"is called {name} now; write {name}"))
+    document = _with_new_keys(document)
 
     def absolute(name: str) -> str:
         return os.path.abspath(folder / os.path.expanduser(name))
@@ -218,8 +234,7 @@ def _study(document: Document, is_read: bool) -> Study:
     except ValidationError as error:
         raise document.error(*field_problems(error, raw)) from error
     if is_read:
-        for line in document.error(*_former_names(raw)).errors:
-            sys.stderr.write(f"warning: {line}\n")
+        _warn(document, *_former_names(raw))
     content = resolved_content(study)
     problems = [*cross_problems(study), *_problems_of_files(study, content, is_read)]
     if is_read and not problems:
@@ -227,6 +242,11 @@ def _study(document: Document, is_read: bool) -> Study:
     if problems:
         raise document.error(*problems)
     return Study.model_validate(content)
+
+
+def _warn(document: Document, *problems: Problem) -> None:
+    for line in document.error(*problems).errors:
+        sys.stderr.write(f"warning: {line}\n")
 
 
 def _former_names(raw: dict[str, Any]) -> Iterator[Problem]:
@@ -244,7 +264,7 @@ def _problems_of_files(study: Study, content: dict[str, Any], is_read: bool) -> 
     methods = [*study.run.methods, study.interventions.method]
     used = {
         "benchmarks": study.run.benchmarks,
-        "models": study.run.sizes,
+        "models": study.run.models,
         "methods": {ancestor for name in methods for ancestor in study.lineage(name)}
         - METHODS.keys(),
     }

@@ -104,14 +104,14 @@ class TrainingSettings(Strict):
         return self.rollouts == "vllm-colocate"
 
 
-class SizeEngine(Strict):
-    """Settings of the colocated vLLM for one size that differ from those of the study."""
+class ModelEngine(Strict):
+    """Settings of the colocated vLLM for one model that differ from those of the study."""
 
     vllm_gpu_memory: OpenUnit | None = Field(
-        None, description="Share of a GPU's memory for this size; default: that of the study"
+        None, description="Share of a GPU's memory for this model; default: that of the study"
     )
     vllm_tensor_parallel: Gpus | None = Field(
-        None, description="GPUs of one engine for this size; default: those of the study"
+        None, description="GPUs of one engine for this model; default: those of the study"
     )
 
 
@@ -128,8 +128,8 @@ class EngineSettings(Strict):
     vllm_evaluation_memory: OpenUnit = Field(
         0.9, description="Share of a GPU's memory for vLLM in evaluation"
     )
-    sizes: dict[Name, SizeEngine] = Field(
-        {}, description="Settings of single sizes in training, before those above"
+    models: dict[Name, ModelEngine] = Field(
+        {}, description="Settings of single models in training, before those above"
     )
 
 
@@ -245,9 +245,9 @@ class Compare(Strict):
 
 
 class Run(Strict):
-    """Sizes, methods, seeds, decodings and benchmarks that are run."""
+    """Models, methods, seeds, decodings and benchmarks that are run."""
 
-    sizes: Names = Field(description="Names of base models in `models`")
+    models: Names = Field(description="Names of base models in `models`")
     methods: list[Name] = Field(
         max_length=1000, description="Methods, or variants in `methods`; none: base models alone"
     )
@@ -272,7 +272,7 @@ class Interventions(Strict):
         list[Annotated[str, StringConstraints(min_length=1, max_length=400)]],
         Field(max_length=1000),
     ] = Field(
-        [], description="size/base, size/method/seedK or size/method/seedK/stepN; default: none"
+        [], description="model/base, model/method/seedK or model/method/seedK/stepN; default: none"
     )
     method: Name = Field("stapo", description="Method whose selection silences tokens")
     repetitions: Annotated[int, Field(ge=2, le=1000), unit("rollouts")] = Field(

@@ -40,13 +40,13 @@ NAME = re.compile(r"([^/]+)/(?:base|([^/]+)/seed([0-9]+)(?:/step([0-9]+))?)")
 class TrainingRun(NamedTuple):
     """One training of a study."""
 
-    size: str
+    model: str
     method: str
     seed: int
 
     def __str__(self) -> str:
-        """Return `size/method/seedK`."""
-        return f"{self.size}/{self.method}/seed{self.seed}"
+        """Return `model/method/seedK`."""
+        return f"{self.model}/{self.method}/seed{self.seed}"
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Checkpoint:
     What a training writes to be able to resume is a step checkpoint.
     """
 
-    size: str
+    model: str
     method: str | None = None
     """None for the base model."""
     seed: int | None = None
@@ -65,15 +65,15 @@ class Checkpoint:
 
     @classmethod
     def parse(cls, name: str) -> Self:
-        """Return the checkpoint of a name: `size/base`, `size/method/seedK` or `size/method/seedK/stepN`.
+        """Return the checkpoint of a name: `model/base`, `model/method/seedK` or `model/method/seedK/stepN`.
 
         Raises:
             ValueError: it is the name of none.
         """
         if match := NAME.fullmatch(name):
-            size, method, seed, step = match.groups()
+            model, method, seed, step = match.groups()
             numbers = (int(digits) if digits else None for digits in (seed, step))
-            checkpoint = cls(size, method, *numbers)
+            checkpoint = cls(model, method, *numbers)
             if str(checkpoint) == name:  # No leading zeros.
                 return checkpoint
         raise ValueError(f"no name of a checkpoint: {name!r}")
@@ -83,19 +83,19 @@ class Checkpoint:
         """The training that made it, None for the base model."""
         if self.method is None or self.seed is None:
             return None
-        return TrainingRun(self.size, self.method, self.seed)
+        return TrainingRun(self.model, self.method, self.seed)
 
     def __str__(self) -> str:
         """Return the name, which is also its part of the paths of responses and scores."""
         step = "" if self.step is None else f"/step{self.step}"
-        return f"{self.run}{step}" if self.run else f"{self.size}/base"
+        return f"{self.run}{step}" if self.run else f"{self.model}/base"
 
 
 class Study(Strict):
     """A whole study."""
 
     name: Name = Field(description="Name of the study and of its folder in results/")
-    models: dict[Name, Model] = Field(max_length=MOST, description="Base models, by size")
+    models: dict[Name, Model] = Field(max_length=MOST, description="Base models, by name")
     data: Data = Field(description="Training prompts")
     end_tokens: EndTokens = Field(["<|im_end|>"])
     training: TrainingSettings = Field(description="Settings of all trainings")
@@ -187,11 +187,11 @@ class Study(Strict):
             settings = settings.model_copy(update=changes)
         return settings
 
-    def engine_of(self, size: str) -> EngineSettings:
-        """Return the engine with which a size is trained: as all, but for what its own settings say."""
-        settings = self.engine.sizes.get(size)
+    def engine_of(self, model: str) -> EngineSettings:
+        """Return the engine with which a model is trained: as all, but for what its own settings say."""
+        settings = self.engine.models.get(model)
         given = settings.model_dump(exclude_none=True) if settings else {}
-        return self.engine.model_copy(update={**given, "sizes": {}})
+        return self.engine.model_copy(update={**given, "models": {}})
 
     def compared(self) -> tuple[list[str], list[str]]:
         """Return the methods that the tables compare, and those that they compare them with."""
@@ -206,7 +206,7 @@ class Study(Strict):
 
     def runs(self) -> Iterator[TrainingRun]:
         """Yield every training."""
-        for names in product(self.run.sizes, self.run.methods, self.run.seeds):
+        for names in product(self.run.models, self.run.methods, self.run.seeds):
             yield TrainingRun(*names)
 
     def full_steps(self) -> range:
@@ -220,14 +220,14 @@ class Study(Strict):
         points = range(curve.every, last, curve.every) if curve and curve.every else ()
         return sorted({*self.full_steps(), *points})
 
-    def checkpoint(self, size: str, method: str, seed: int, step: int) -> Checkpoint:
+    def checkpoint(self, model: str, method: str, seed: int, step: int) -> Checkpoint:
         """Return the checkpoint of a training after a step."""
-        return Checkpoint(size, method, seed, None if step == self.training.steps else step)
+        return Checkpoint(model, method, seed, None if step == self.training.steps else step)
 
     def checkpoints(self) -> Iterator[Checkpoint]:
         """Yield all that is evaluated: base models, then each training, its last weights at the end."""
-        for size in self.run.sizes:
-            yield Checkpoint(size)
+        for model in self.run.models:
+            yield Checkpoint(model)
         for run in self.runs():
             for step in (*self.kept_steps(), None):
                 yield Checkpoint(*run, step)
@@ -308,7 +308,9 @@ class Study(Strict):
 
     def unpinned(self) -> list[str]:
         """Return a line for each thing from the Hub that is not pinned to a commit or a checksum."""
-        sources: dict[str, Any] = {f"models.{size}": self.models[size] for size in self.run.sizes}
+        sources: dict[str, Any] = {
+            f"models.{model}": self.models[model] for model in self.run.models
+        }
         sources |= {"data": self.data, "evaluation.verifier": self.evaluation.verifier}
         lines = [
             f"{place}.revision: {source.hub} at main is not reproducible; pin the commit"

@@ -50,7 +50,7 @@ UNSEEN = -log(TAIL)
 
 @dataclass(frozen=True)
 class Sample:
-    """Recorded tokens of the trainings of one method and size; all arrays are (n,)."""
+    """Recorded tokens of the trainings of one method and model; all arrays are (n,)."""
 
     weight: Array
     prompt: Indices

@@ -57,15 +57,15 @@ def gradients_at(artefacts: Artefacts, checkpoints: Sequence[Checkpoint]) -> Gra
 
 
 def spurious_at_weights(
-    artefacts: Artefacts, method: str, size: str
+    artefacts: Artefacts, method: str, model: str
 ) -> tuple[str, Interval] | None:
     """Return by how many percent the norm of spurious tokens at all weights exceeds that of high/high ones.
 
-    It is that of the base model and the checkpoints of a method of one size, whose titles come first; None
+    It is that of the base model and the checkpoints of a method of one model, whose titles come first; None
     without any.
     """
     study, methods = artefacts.study, (None, method)
-    points = [p for p in study.intervened() if p.size == size and p.method in methods]
+    points = [p for p in study.intervened() if p.model == model and p.method in methods]
     if not points:
         return None
     titles = dict.fromkeys(study.title(point.method or "base") for point in points)

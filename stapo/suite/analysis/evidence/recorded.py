@@ -1,4 +1,4 @@
-"""The recorded tokens of each method and size, with the classes that figures and tables use.
+"""The recorded tokens of each method and model, with the classes that figures and tables use.
 
 Classes, of tokens as the token selection saw them (our choice of thresholds):
 
@@ -27,7 +27,7 @@ import numpy as np
 import pandas as pd
 
 from stapo.core.methods import s2t_arguments
-from stapo.suite.analysis.artefacts import ALL, Artefacts, sizes_of
+from stapo.suite.analysis.artefacts import ALL, Artefacts, models_of
 from stapo.suite.analysis.evidence import estimates
 from stapo.suite.analysis.evidence.estimates import Indices, Mask, Sample, sample_of
 from stapo.suite.analysis.evidence.updates import predicted_change
@@ -50,9 +50,9 @@ QUADRANTS = (
 
 @dataclass(frozen=True)
 class Recorded:
-    """The recorded tokens of all trainings of one method and size; arrays are (n,)."""
+    """The recorded tokens of all trainings of one method and model; arrays are (n,)."""
 
-    size: str
+    model: str
     method: str
     title: str
     s2t: Mapping[str, float | str]
@@ -126,16 +126,16 @@ class Recorded:
 
 @dataclass(frozen=True)
 class Tokens:
-    """Some recorded tokens of one method and size: a row of a table."""
+    """Some recorded tokens of one method and model: a row of a table."""
 
     recording: Recorded
     name: str
     mask: Mask
 
     @property
-    def size(self) -> str:
-        """Size of the models."""
-        return self.recording.size
+    def model(self) -> str:
+        """Name of the base model."""
+        return self.recording.model
 
     @property
     def title(self) -> str:
@@ -150,7 +150,7 @@ class Tokens:
 
 @dataclass(frozen=True)
 class Quadrant(Tokens):
-    """A quadrant of one method and size; its name is one of `QUADRANTS`."""
+    """A quadrant of one method and model; its name is one of `QUADRANTS`."""
 
     advantage: str
     """Sign of A, "> 0" or "< 0"."""
@@ -196,7 +196,7 @@ class Quadrant(Tokens):
 
 
 def quadrants(recording: Recorded, signs: Sequence[str] = ("> 0",)) -> list[Quadrant]:
-    """Return the quadrants of one method and size, in the order of `QUADRANTS` for each sign of A."""
+    """Return the quadrants of one method and model, in the order of `QUADRANTS` for each sign of A."""
     rows = []
     for sign in signs:
         whole: Mask = recording.numbers("advantage") * (1 if sign == "> 0" else -1) > 0
@@ -212,7 +212,7 @@ def paper_note() -> str:
     """Return what the paper prints of the gradient norm of spurious tokens."""
     stated = paper()["quadrants"]
     return (
-        f"The paper ({stated['revision']}, {stated['size']} under {stated['under']}) prints "
+        f"The paper ({stated['revision']}, {stated['model']} under {stated['under']}) prints "
         f"{stated['spurious_against_high_high']:+.1f} % for the first quadrant against the last "
         f"({CONFIDENCE[stated['confidence']]})."
     )
@@ -220,32 +220,32 @@ def paper_note() -> str:
 
 @lru_cache(maxsize=1)
 def recorded(artefacts: Artefacts) -> tuple[Recorded, ...]:
-    """Return the recorded tokens of each size and method, in the order of the study."""
+    """Return the recorded tokens of each model and method, in the order of the study."""
     study, recordings = artefacts.study, []
-    for size, name in product(study.run.sizes, study.run.methods):
+    for model, name in product(study.run.models, study.run.methods):
         method, prompts = study.method(name), study.training_of(name).prompts_per_mini_batch
-        runs = (TrainingRun(size, name, seed) for seed in study.run.seeds)
+        runs = (TrainingRun(model, name, seed) for seed in study.run.seeds)
         frames = [artefacts.tokens(run).assign(seed=run.seed) for run in runs]
         # A training that another study made has that study's thresholds; before they were recorded,
         # they were those of v5.
         s2t = frames[0].attrs.get("s2t") or s2t_arguments(method)
         sample, frame = sample_of(frames, prompts), pd.concat(frames, ignore_index=True)
         tau_h = np.concatenate([*map(_thresholds, frames)])
-        recordings.append(Recorded(size, name, method.title, s2t, frame, sample, tau_h))
+        recordings.append(Recorded(model, name, method.title, s2t, frame, sample, tau_h))
     return tuple(recordings)
 
 
 def with_pooled(artefacts: Artefacts) -> tuple[Recorded, ...]:
     """Return the same, after the tokens of each method at all base models, if these differ in their seed."""
     recordings, pooled = recorded(artefacts), []
-    for name in artefacts.study.run.methods if ALL in sizes_of(artefacts.study) else ():
+    for name in artefacts.study.run.methods if ALL in models_of(artefacts.study) else ():
         # Base models take the place of trainings.
         models = [recording for recording in recordings if recording.method == name]
         frames = [recording.frame for recording in models]
         sample = sample_of(frames, models[0].sample.prompts_per_step)
         tau_h = np.concatenate([recording.tau_h for recording in models])
         frame = pd.concat(frames, ignore_index=True)
-        pooled.append(replace(models[0], size=ALL, frame=frame, sample=sample, tau_h=tau_h))
+        pooled.append(replace(models[0], model=ALL, frame=frame, sample=sample, tau_h=tau_h))
     return *pooled, *recordings
 
 

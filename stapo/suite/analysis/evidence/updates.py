@@ -69,7 +69,7 @@ def updates_of(artefacts: Artefacts, names: Sequence[str]) -> list[Updates]:
     study, groups = artefacts.study, dict[str, dict[str, list[Repetition]]]()
     for checkpoint in study.intervened():
         at, done = study.title(checkpoint.method or "base"), artefacts.intervention(checkpoint)
-        units = groups.setdefault(at, {}).setdefault(checkpoint.size, [])
+        units = groups.setdefault(at, {}).setdefault(checkpoint.model, [])
         units += done.numbers.repetitions
     return [Updates(at, name, units.values()) for at, units in groups.items() for name in names]
 

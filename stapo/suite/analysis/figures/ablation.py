@@ -20,27 +20,27 @@ LABELS = {
 
 
 def make(artefacts: Artefacts) -> Any:
-    """Return accuracy over each argument: a row of panels per argument and size, a panel per decoding."""
+    """Return accuracy over each argument: a row of panels per argument and model, a panel per decoding."""
     study, benchmarks, panels = artefacts.study, shown_benchmarks(artefacts.study), []
     ablations = families(study)
     group = charts.colours(family.title for family in ablations)
     y = charts.y_axis(accuracy_label(study, benchmarks))
     arguments = dict.fromkeys(family.argument for family in ablations)
-    for argument, size, decoding in product(arguments, study.run.sizes, study.run.decodings):
+    for argument, model, decoding in product(arguments, study.run.models, study.run.decodings):
         known = accuracies(artefacts, decoding, tuple(benchmarks))
         x = charts.x_axis(LABELS.get(argument, argument), log=argument == "tau_p")
         rows = [
             {"x": value, "group": family.title, "text": study.title(name)}
-            | charts.interval(known[size, name].values[AVERAGE])
+            | charts.interval(known[model, name].values[AVERAGE])
             for family in ablations
             if family.argument == argument
             for value, name in family.members.items()
         ]
         layers = charts.lines(rows, x, y, group)
         if "justrl" in study.run.methods:
-            value = known[size, "justrl"].values[AVERAGE].value
+            value = known[model, "justrl"].values[AVERAGE].value
             layers += charts.rule(value, study.title("justrl"))
-        panels.append(charts.panel(layers, f"{size}, {study.decodings[decoding].title}"))
+        panels.append(charts.panel(layers, f"{model}, {study.decodings[decoding].title}"))
     caption = (
         "Methods that differ only in one argument of their token selection, by kind of mask. Bands are 95 % "
         "intervals over problems and training seeds. Dotted: JustRL, which silences nothing. Table "

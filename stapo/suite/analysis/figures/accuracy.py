@@ -11,7 +11,7 @@ EXHIBIT = Exhibit(order=30, title="Accuracy", needs="checkpoints")
 
 
 def make(artefacts: Artefacts) -> Any:
-    """Return accuracy over steps, with the base model as step 0: a panel per decoding and size.
+    """Return accuracy over steps, with the base model as step 0: a panel per decoding and model.
 
     Each row of panels shows one decoding and some benchmarks, at the steps evaluated on all of them.
     """
@@ -20,17 +20,17 @@ def make(artefacts: Artefacts) -> Any:
     for decoding, benchmarks in curves.curves_of(study):
         shares = curves.shares_of(artefacts, decoding, benchmarks)
         y = charts.y_axis(curves.accuracy_label(study, benchmarks))
-        for size in study.run.sizes:
+        for model in study.run.models:
             rows: list[dict[str, Any]] = []
             for method in study.run.methods:
-                runs = [TrainingRun(size, method, seed) for seed in study.run.seeds]
+                runs = [TrainingRun(model, method, seed) for seed in study.run.seeds]
                 lines = {run.seed: curves.accuracy_line(study, run, shares) for run in runs}
                 steps = [*next(iter(lines.values()))]
                 values = {seed: line.values() for seed, line in lines.items()}
                 rows += curves.with_mean(values, steps, study.title(method))
             layers = charts.lines(rows, x, y, group)
-            panels.append(charts.panel(layers, f"{size}, {study.decodings[decoding].title}"))
+            panels.append(charts.panel(layers, f"{model}, {study.decodings[decoding].title}"))
     caption = "Accuracy of the intermediate checkpoints; step 0 is the base model."
     if len(study.run.seeds) > 1:
         caption += " Lines: mean over the training seeds, pale: each training."
-    return charts.grid(panels, caption, columns=len(study.run.sizes), share_y=True)
+    return charts.grid(panels, caption, columns=len(study.run.models), share_y=True)

@@ -12,20 +12,22 @@ EXHIBIT = Exhibit(order=35, title="Why the entropy moves")
 
 
 def make(artefacts: Artefacts) -> Any:
-    """Return bars by source and method: a panel per size, or one of all base models if they have a row."""
+    """Return bars by source and method: a panel per model, or one of all base models if they have a row."""
     recordings = with_pooled(artefacts)
-    recordings = tuple(recording for recording in recordings if recording.size == ALL) or recordings
+    recordings = (
+        tuple(recording for recording in recordings if recording.model == ALL) or recordings
+    )
     group = charts.colours(recording.title for recording in recordings)
     panels = []
-    for size in dict.fromkeys(recording.size for recording in recordings):
+    for model in dict.fromkeys(recording.model for recording in recordings):
         rows = [
             {"y": row.name, "group": row.title, **charts.interval(row.change, axis="x")}
             for recording in recordings
-            if recording.size == size
+            if recording.model == model
             for row in sources(recording, artefacts.study)
         ]
         layers = charts.bars(rows, "predicted change per token", group)
-        panels.append(charts.panel([*layers, *charts.rule(0.0, vertical=True)], size, height=360))
+        panels.append(charts.panel([*layers, *charts.rule(0.0, vertical=True)], model, height=360))
     caption = (
         "Change of the entropy that the lemma predicts for an update, up to a positive factor, by the tokens "
         "that bring it, with 95 % intervals. Tokens that are clipped or not kept have no gradient: they "

@@ -19,17 +19,19 @@ SHOWN = {
 
 
 def make(artefacts: Artefacts) -> Any:
-    """Return precision and recall of each method's mask on wrong tokens: two panels per size."""
+    """Return precision and recall of each method's mask on wrong tokens: two panels per model."""
     recordings, group, panels = recorded(artefacts), charts.colours(SHOWN.values()), []
-    for size in dict.fromkeys(recording.size for recording in recordings):
-        among = [row for recording in recordings for row in rows_of(recording) if row.size == size]
+    for model in dict.fromkeys(recording.model for recording in recordings):
+        among = [
+            row for recording in recordings for row in rows_of(recording) if row.model == model
+        ]
         rows = [row for row in among if row.name in SHOWN and row.mask.any()]
         precision = [_bar(row, row.share_of(*WRONG)) for row in rows]
         # Of all tokens with A > 0, every wrong one with A > 0 is one.
         recall = [_bar(row, row.found()) for row in rows if row.mask is not row.whole]
         labelled = {"wrong tokens among them [%]": precision, "of all wrong tokens [%]": recall}
         panels += [
-            charts.panel(charts.bars(b, label, group), size) for label, b in labelled.items()
+            charts.panel(charts.bars(b, label, group), model) for label, b in labelled.items()
         ]
     caption = (
         "Recorded tokens that are wrong (detours and slips, by the marks of the builder) in what masks "

@@ -22,7 +22,7 @@ EXHIBIT = Exhibit(order=90, title="Probability and entropy of tokens")
 
 
 def make(artefacts: Artefacts) -> Any:
-    """Return probability and entropy of recorded tokens by quadrant: a panel per size and method."""
+    """Return probability and entropy of recorded tokens by quadrant: a panel per model and method."""
     recordings = recorded(artefacts)
     each = charts.MAX_POINTS // (len(QUADRANTS) * max(len(recordings), 1))
     group = charts.colours(QUADRANTS)
@@ -52,4 +52,4 @@ def _panel(recording: Recorded, each: int, group: Mapping[str, Any]) -> Any:
     layers = [*charts.points(rows, x, y, group), *threshold]
     if len(recording.tau_h):
         layers += charts.rule(float(np.median(recording.tau_h)), "median of tau_h")
-    return charts.panel(layers, f"{recording.size}, {recording.title}", height=260)
+    return charts.panel(layers, f"{recording.model}, {recording.title}", height=260)

@@ -1,6 +1,6 @@
 """The most frequent silenced and retained candidates, in place of the paper's clouds of words.
 
-The share of a token is estimated in all candidates of its kind of one method and size: the sum of the
+The share of a token is estimated in all candidates of its kind of one method and model: the sum of the
 weights of its records / the sum of the weights of the kind. Tokens are compared as text, with their white
 space. Those with the same estimate are ordered as text.
 
@@ -26,7 +26,7 @@ from stapo.suite.text import token_quoted
 
 EXHIBIT = Exhibit(order=110, title="Silenced and retained tokens")
 SHOWN, EXAMPLES = 10, 4
-"""Tokens of each kind of candidate, and of each kind of token; per method and size; our choice."""
+"""Tokens of each kind of candidate, and of each kind of token; per method and model; our choice."""
 CHARACTERS = 24
 MANY, SINGLE = 20, 0.5
 """Bars are of kinds of tokens from as many different ones, of which so large a share was recorded once."""
@@ -42,7 +42,7 @@ WORDS = ("number", "word", "word piece", "sign", "blank", "special", "part of a 
 
 
 def make(artefacts: Artefacts) -> Any:
-    """Return shares of the most frequent tokens, or of kinds, as bars: a panel per size, method and kind."""
+    """Return shares of the most frequent tokens, or of kinds, as bars: a panel per model, method and kind."""
     recordings, group, panels = recorded(artefacts), charts.colours(KINDS), []
     candidates = [r.frame["token"][r.frame["kind"].isin(KINDS)] for r in recordings]
     is_grouped = any(map(has_many, candidates))
@@ -50,7 +50,9 @@ def make(artefacts: Artefacts) -> Any:
         for kind in KINDS:
             rows = _kind_rows(recording, kind) if is_grouped else _rows(recording, kind)
             layers = _labelled(rows, kind, group) if is_grouped else _bars(rows, kind, group)
-            title = f"{recording.size}, {recording.title}: {kind}" + ("" if rows else " (no token)")
+            title = f"{recording.model}, {recording.title}: {kind}" + (
+                "" if rows else " (no token)"
+            )
             panels.append(charts.panel(layers, title))
     missing = "" if any(recording.silenced.any() for recording in recordings) else f" {NO_SILENCED}"
     what = f"The {SHOWN} most frequent tokens"

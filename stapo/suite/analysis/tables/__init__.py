@@ -11,13 +11,13 @@ from stapo.suite.analysis.formats import Table, render
 from stapo.suite.exhibits import declared
 from stapo.suite.jobs import jobs_of
 
-POOLED = f"Size `{ALL}`: base models, which differ only in their seed, take the place of seeds."
+POOLED = f"Model `{ALL}`: base models, which differ only in their seed, take the place of seeds."
 
 
 def evidence_table(artefacts: Artefacts, name: str) -> Table:
     """Return a table of evidence by its name."""
     table: Table = import_module(f"stapo.suite.analysis.tables.{name}").make(artefacts)
-    pooled = [POOLED] * any(getattr(row, "size", None) == ALL for row in table.rows)
+    pooled = [POOLED] * any(getattr(row, "model", None) == ALL for row in table.rows)
     return replace(table, notes=[*table.notes, *pooled])
 
 

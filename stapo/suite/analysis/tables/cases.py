@@ -1,6 +1,6 @@
 """Silenced tokens in context, as in the paper's tables of cases, chosen by a rule and not by hand.
 
-Of each method and size: the silenced tokens with the largest gradient norms, and a random sample of all
+Of each method and model: the silenced tokens with the largest gradient norms, and a random sample of all
 silenced tokens of its trainings. Under methods that silence nothing, these are tokens that S2T would have
 silenced.
 """
@@ -13,17 +13,17 @@ import numpy as np
 
 from stapo.suite.analysis.artefacts import Artefacts
 from stapo.suite.analysis.evidence.recorded import NO_SILENCED, Recorded, recorded
-from stapo.suite.analysis.formats import METHOD, SIZE, Column, Table
+from stapo.suite.analysis.formats import METHOD, MODEL, Column, Table
 from stapo.suite.exhibits import Exhibit
 from stapo.suite.text import token_signs
 
 EXHIBIT = Exhibit(order=80, title="Silenced tokens in context")
 LARGEST, RANDOM = 3, 3
-"""Number of cases of each choice, per method and size; our choice."""
+"""Number of cases of each choice, per method and model; our choice."""
 BEFORE, AFTER = 60, 20
 """Characters of the context that the table shows."""
 COLUMNS: list[Column[Any]] = [
-    SIZE,
+    MODEL,
     METHOD,
     Column("Seed", lambda row: row.seed),
     Column("Step", lambda row: row.step),
@@ -52,7 +52,7 @@ def make(artefacts: Artefacts) -> Table:
 
 
 def cases(recording: Recorded) -> Iterator[Any]:
-    """Yield the cases of one method and size, the largest norms first: rows of the records, and more."""
+    """Yield the cases of one method and model, the largest norms first: rows of the records, and more."""
     norms = np.where(recording.silenced & recording.measured, recording.norm, 0.0)
     shuffled = recording.shuffled(recording.silenced)
     largest = shuffled[np.argsort(-norms[shuffled], kind="stable")][:LARGEST]
@@ -60,7 +60,7 @@ def cases(recording: Recorded) -> Iterator[Any]:
     places = [*largest, *others]
     chosen = ["largest norm"] * len(largest) + ["random"] * len(others)
     rows = recording.frame.iloc[places].assign(chosen=chosen, norm=recording.norm[places])
-    for record in rows.assign(size=recording.size, title=recording.title).to_dict("records"):
+    for record in rows.assign(model=recording.model, title=recording.title).to_dict("records"):
         yield SimpleNamespace(**{str(name): value for name, value in record.items()})
 
 

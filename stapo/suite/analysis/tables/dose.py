@@ -4,7 +4,7 @@ from statistics import fmean
 
 from stapo.suite.analysis.artefacts import Artefacts, Trained, trained
 from stapo.suite.analysis.curves import values_of
-from stapo.suite.analysis.formats import METHOD, SIZE, Column, Table, estimated
+from stapo.suite.analysis.formats import METHOD, MODEL, Column, Table, estimated
 from stapo.suite.evaluation.statistics import Interval, mean_of_seeds
 from stapo.suite.exhibits import Exhibit
 from stapo.suite.study import TrainingRun
@@ -29,7 +29,7 @@ def dose(artefacts: Artefacts, run: TrainingRun) -> dict[str, float]:
 
 
 def make(artefacts: Artefacts) -> Table:
-    """Return the table of doses, a row for each size and method."""
+    """Return the table of doses, a row for each model and method."""
 
     def column(heading: str) -> Column[Trained]:
         def mean(row: Trained) -> Interval:
@@ -39,7 +39,7 @@ def make(artefacts: Artefacts) -> Table:
 
     rows = trained(artefacts.study, lambda run: dose(artefacts, run))
     return Table(
-        columns=[SIZE, METHOD, *map(column, rows[0].units[0][0])],
+        columns=[MODEL, METHOD, *map(column, rows[0].units[0][0])],
         rows=rows,
         caption="What each method does to an update, compared with the clipped surrogate with the same clip "
         "in which every token counts. In brackets: 95 % intervals over training seeds (Student's t).",

@@ -14,9 +14,9 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from scipy.stats import permutation_test
 
-from stapo.suite.analysis.artefacts import ALL, Artefacts, sizes_of, units_of
+from stapo.suite.analysis.artefacts import ALL, Artefacts, models_of, units_of
 from stapo.suite.analysis.curves import accuracy_line, curves_of, shares_of, values_of
-from stapo.suite.analysis.formats import METHOD, SIZE, Column, Table, estimated, with_interval
+from stapo.suite.analysis.formats import METHOD, MODEL, Column, Table, estimated, with_interval
 from stapo.suite.analysis.main_table import of_trainings
 from stapo.suite.analysis.tables.stability import entropy_of
 from stapo.suite.evaluation.statistics import (
@@ -33,7 +33,7 @@ Values = dict[TrainingRun, float]
 EXACT = comb(20, 10)
 """Permutations up to which all are counted: the exchanges of 10 and 10 trainings, the signs of 17 pairs."""
 PAIRED = (
-    f"Size `{ALL}`: differences are paired by base model and training seed, with Student's interval over "
+    f"Model `{ALL}`: differences are paired by base model and training seed, with Student's interval over "
     "pairs and over base models, and p is the exact test over all signs."
 )
 
@@ -52,9 +52,9 @@ class Gap(NamedTuple):
 
 
 class EndpointRow(NamedTuple):
-    """An endpoint of a method at a size, over its trainings."""
+    """An endpoint of a method at a model, over its trainings."""
 
-    size: str
+    model: str
     """`ALL` for all base models, of which each pair of trainings has the same one and the same seed."""
     endpoint: str
     """Name in `ENDPOINTS`."""
@@ -114,28 +114,28 @@ ENDPOINTS: dict[str, tuple[str, Callable[[Artefacts], Values]]] = {
 
 
 def endpoint_rows(artefacts: Artefacts, only: str | None = None) -> Iterator[EndpointRow]:
-    """Yield a row for each size, endpoint and method; the primary endpoint and all base models come first."""
+    """Yield a row for each model, endpoint and method; primary endpoint and all base models come first."""
     study = artefacts.study
     primary = study.compare.endpoint if study.compare else None
     names = [only] if only else sorted(ENDPOINTS, key=lambda name: name != primary)
     measured = {name: by_run for name in names if (by_run := ENDPOINTS[name][1](artefacts))}
     targets, _ = study.compared()
-    for size in sizes_of(study):
+    for model in models_of(study):
         for name, by_run in measured.items():
             units = {
-                method: [[by_run[run] for run in unit] for unit in units_of(study, size, method)]
+                method: [[by_run[run] for run in unit] for unit in units_of(study, model, method)]
                 for method in study.run.methods
             }
             means = {method: [*map(fmean, values)] for method, values in units.items()}
             for method in study.run.methods:
                 gaps = {
                     study.title(target): paired_gap(units[target], units[method])
-                    if size == ALL
+                    if model == ALL
                     else gap(means[target], means[method])
                     for target in targets
                     if target != method
                 }
-                yield EndpointRow(size, name, study.title(method), means[method], gaps)
+                yield EndpointRow(model, name, study.title(method), means[method], gaps)
 
 
 def primary_texts(artefacts: Artefacts) -> list[str]:
@@ -145,9 +145,9 @@ def primary_texts(artefacts: Artefacts) -> list[str]:
         return []
     rows = [*endpoint_rows(artefacts, only=primary)]
     return [
-        f"Primary endpoint, {ENDPOINTS[primary][0]}, size {row.size}: {target} minus {row.title} "
+        f"Primary endpoint, {ENDPOINTS[primary][0]}, {row.model}: {target} minus {row.title} "
         f"{with_interval(gap.value, '+.3g')}" + f", p = {gap.p_value:.3f}" * isfinite(gap.p_value)
-        for row in [row for row in rows if row.size == ALL] or rows
+        for row in [row for row in rows if row.model == ALL] or rows
         for target, gap in row.gaps.items()
     ]
 
@@ -187,14 +187,14 @@ def _exact(
 
 
 def make(artefacts: Artefacts) -> Table:
-    """Return the table of endpoints, a row for each size, endpoint and method."""
+    """Return the table of endpoints, a row for each model, endpoint and method."""
     study = artefacts.study
     primary = study.compare.endpoint if study.compare else None
 
     def named(row: EndpointRow) -> str:
         return ENDPOINTS[row.endpoint][0] + (" (primary)" if row.endpoint == primary else "")
 
-    pooled, targets = ALL in sizes_of(study), study.compared()[0]
+    pooled, targets = ALL in models_of(study), study.compared()[0]
     which = "The study named no primary endpoint: all are secondary."
     if primary:
         named_first = (
@@ -203,7 +203,7 @@ def make(artefacts: Artefacts) -> Table:
         which = f"{named_first} Others are secondary."
     return Table(
         columns=[
-            SIZE,
+            MODEL,
             Column("Endpoint", named, text=True),
             METHOD,
             Column("Seeds", lambda row: len(row.values)),

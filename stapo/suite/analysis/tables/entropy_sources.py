@@ -7,7 +7,7 @@ import numpy as np
 from stapo.suite.analysis.artefacts import Artefacts
 from stapo.suite.analysis.evidence.estimates import Mask, ratio, share
 from stapo.suite.analysis.evidence.recorded import Recorded, Tokens, notes_of, with_pooled
-from stapo.suite.analysis.formats import METHOD, NAME, SIZE, Column, Table, estimated
+from stapo.suite.analysis.formats import METHOD, MODEL, NAME, Column, Table, estimated
 from stapo.suite.evaluation.statistics import Interval
 from stapo.suite.exhibits import Exhibit
 from stapo.suite.study import Study
@@ -17,7 +17,7 @@ EXHIBIT = Exhibit(order=45, title="Why the entropy moves")
 
 @dataclass(frozen=True)
 class Source(Tokens):
-    """Some tokens of one method and size."""
+    """Some tokens of one method and model."""
 
     acts: bool
     """Whether they have a gradient; otherwise the change is the one that they would have brought."""
@@ -69,7 +69,7 @@ def make(artefacts: Artefacts) -> Table:
     recordings = with_pooled(artefacts)
     return Table(
         columns=[
-            SIZE,
+            MODEL,
             METHOD,
             NAME,
             Column("Has gradient", lambda row: "yes" if row.acts else "no", text=True),

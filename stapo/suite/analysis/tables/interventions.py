@@ -22,7 +22,7 @@ EXHIBIT = Exhibit(order=90, title="One update with and without silencing", needs
 
 def title_of(study: Study, checkpoint: Checkpoint) -> str:
     """Return a checkpoint as people say it."""
-    parts = [checkpoint.size, study.title(checkpoint.method or "base")]
+    parts = [checkpoint.model, study.title(checkpoint.method or "base")]
     for name in ("seed", "step"):
         if (number := getattr(checkpoint, name)) is not None:
             parts.append(f"{name} {number}")

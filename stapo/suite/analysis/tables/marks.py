@@ -11,7 +11,7 @@ from stapo.suite.analysis.evidence.recorded import (
     quadrants,
     with_pooled,
 )
-from stapo.suite.analysis.formats import METHOD, NAME, RECORDED, SIZE, Column, Table, estimated
+from stapo.suite.analysis.formats import METHOD, MODEL, NAME, RECORDED, Column, Table, estimated
 from stapo.suite.evaluation.statistics import Interval
 from stapo.suite.exhibits import Exhibit
 from stapo.suite.models.marked import DETOUR, MARKS, SLIP
@@ -24,7 +24,7 @@ TOUCHED = "what the method silences, weights or penalises"
 
 @dataclass(frozen=True)
 class Row(Tokens):
-    """Some tokens of one method and size."""
+    """Some tokens of one method and model."""
 
     whole: Mask
     """Tokens with the same sign of A, or all."""
@@ -67,7 +67,7 @@ def make(artefacts: Artefacts) -> Table:
     recordings = with_pooled(artefacts)
     return Table(
         columns=[
-            SIZE,
+            MODEL,
             METHOD,
             NAME,
             RECORDED,

@@ -11,12 +11,12 @@ from stapo.suite.analysis.evidence.recorded import (
     quadrants,
     with_pooled,
 )
-from stapo.suite.analysis.formats import METHOD, RECORDED, SIZE, Column, Table, estimated
+from stapo.suite.analysis.formats import METHOD, MODEL, RECORDED, Column, Table, estimated
 from stapo.suite.exhibits import Exhibit
 
 EXHIBIT = Exhibit(order=40, title="Classes of tokens by probability and entropy")
 COLUMNS: list[Column[Quadrant]] = [
-    SIZE,
+    MODEL,
     METHOD,
     Column("Advantage", lambda row: row.advantage, text=True),
     Column("Quadrant", lambda row: row.name, text=True),

@@ -40,7 +40,7 @@ def make(artefacts: Artefacts) -> Table:
         rows=updates_of(artefacts, arms),
         caption=f"One update of a checkpoint, in {study.interventions.repetitions} repetitions: arms that "
         "silence equally many tokens. Means of "
-        f"{len({checkpoint.size for checkpoint in study.intervened()})} base models with 95 % intervals "
+        f"{len({checkpoint.model for checkpoint in study.intervened()})} base models with 95 % intervals "
         "over them (Student's t); checkpoints of one base model are averaged first.",
         notes=[
             "Read first: entropy, minus random tokens; then, whether low entropy matters: minus random "

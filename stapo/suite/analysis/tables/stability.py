@@ -5,9 +5,9 @@ from math import ceil, isfinite, nan
 
 import numpy as np
 
-from stapo.suite.analysis.artefacts import ALL, Artefacts, Trained, sizes_of, trained
+from stapo.suite.analysis.artefacts import ALL, Artefacts, Trained, models_of, trained
 from stapo.suite.analysis.curves import Values, moving_mean, values_of, width_of
-from stapo.suite.analysis.formats import METHOD, SIZE, Column, Table, estimated
+from stapo.suite.analysis.formats import METHOD, MODEL, Column, Table, estimated
 from stapo.suite.evaluation.statistics import Interval, mean_of_seeds, ratio_of_seeds
 from stapo.suite.exhibits import Exhibit
 from stapo.suite.study import Study, TrainingRun
@@ -89,7 +89,7 @@ def _beyond(row: Trained, name: str, limit: float) -> str:
 
 
 COLUMNS: list[Column[Trained]] = [
-    SIZE,
+    MODEL,
     METHOD,
     Column("Trainings", lambda row: sum(map(len, row.units))),
     estimated("Entropy after warm-up [nats]", _level, ".3f"),
@@ -102,7 +102,7 @@ COLUMNS: list[Column[Trained]] = [
 
 
 def make(artefacts: Artefacts) -> Table:
-    """Return the table of stability, a row per size and method."""
+    """Return the table of stability, a row per model and method."""
     study = artefacts.study
     return Table(
         columns=COLUMNS,
@@ -114,6 +114,6 @@ def make(artefacts: Artefacts) -> Table:
             "Lowest and highest: the moving mean of the entropy after the warm-up, relative to the higher "
             "and to the lower one of its values at the start and after the warm-up. Collapsed: lowest below "
             f"{COLLAPSE:g}; exploded: highest above {EXPLOSION:g}. These limits are our choice.",
-            *[ONE_SEED] * (len(study.run.seeds) == 1 and ALL not in sizes_of(study)),
+            *[ONE_SEED] * (len(study.run.seeds) == 1 and ALL not in models_of(study)),
         ],
     )

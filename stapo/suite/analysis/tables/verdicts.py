@@ -45,11 +45,11 @@ class Claim:
 
 @dataclass(frozen=True)
 class Decided:
-    """The verdict on a claim, at one size."""
+    """The verdict on a claim, at one model."""
 
     claim: Claim
     where: str
-    """Size, or what else it was measured at; empty if it was not."""
+    """Model, or what else it was measured at; empty if it was not."""
     measured: Sequence[Measured]
     seeds: int
     verdict: Verdict
@@ -111,7 +111,7 @@ def decide(claim: Claim, measured: Sequence[Measured], seeds: int) -> tuple[Verd
 
 
 def verdicts(artefacts: Artefacts) -> list[Decided]:
-    """Return the verdicts on all claims: a row for each claim and size, one for a claim not measured."""
+    """Return the verdicts on all claims: a row for each claim and model, one for a claim not measured."""
     return [row for claim in paper_claims() for row in _verdicts(artefacts, claim)]
 
 
@@ -142,7 +142,7 @@ COLUMNS: list[Column[Decided]] = [
     Column("Verdict", lambda row: row.verdict, text=True),
     Column("Measured", lambda row: "; ".join(map(str, row.measured)), text=True),
     Column("Reason, and what it rests on", _reason, text=True),
-    Column("Size", lambda row: row.where, text=True),
+    Column("Model", lambda row: row.where, text=True),
     Column("Revision", lambda row: row.claim.revision, text=True),
     Column("Source of the claim", lambda row: CONFIDENCE[row.claim.confidence], text=True),
     Column("Training seeds", lambda row: row.seeds),
@@ -155,7 +155,7 @@ RULE = (
 
 
 def make(artefacts: Artefacts) -> Table:
-    """Return the table of verdicts, a row for each claim and size."""
+    """Return the table of verdicts, a row for each claim and model."""
     rows = verdicts(artefacts)
     count = Counter(row.verdict for row in rows)
     counts = ", ".join(f"{verdict} {count[verdict]}" for verdict in (HOLDS, REFUTED, OPEN))
@@ -163,7 +163,7 @@ def make(artefacts: Artefacts) -> Table:
     return Table(
         columns=COLUMNS,
         rows=rows,
-        caption=f"{len(rows)} verdicts on claims of the paper, by revision and size: {counts}. For "
+        caption=f"{len(rows)} verdicts on claims of the paper, by revision and model: {counts}. For "
         f"{unmeasured} of the last ones, the study does not measure what the claim is about.",
         notes=[RULE, *_notes(artefacts.study)],
     )
@@ -174,7 +174,7 @@ def _notes(study: Study) -> Iterator[str]:
     for name in dict.fromkeys(claim.method for claim in paper_claims()):
         if name in study.run.methods and (changes := changed(study, name)):
             yield f"{study.method(name).title} is not as in the paper: {changes}."
-    if others := [size for size in study.run.sizes if not is_papers(study, size)]:
+    if others := [model for model in study.run.models if not is_papers(study, model)]:
         yield (
             f"{', '.join(others)}: not a model of the paper. Verdicts are about this study's models and say "
             "little about the paper's."

@@ -18,7 +18,7 @@ SIX = paper()["benchmarks"]
 def compared(raw, root, *, sizes=("1.7B",), benchmarks=SIX, decoding="t1.0-p1.0"):
     raw["benchmarks"] = {name: {"samples": 10} for name in benchmarks}
     raw["run"] |= {
-        "sizes": [*sizes], "methods": [*BASELINES, "stapo", "stapo-v2"], "decodings": [decoding],
+        "models": [*sizes], "methods": [*BASELINES, "stapo", "stapo-v2"], "decodings": [decoding],
         "benchmarks": [*benchmarks],
     }  # fmt: skip
     study = parse_study(raw)

@@ -103,7 +103,7 @@ def finished(raw, root, world, seeds=3, **change):
     raw["training"]["steps"] = STEPS
     raw["benchmarks"] = {name: {"samples": 10} for name in paper()["benchmarks"]}
     raw["run"] |= {
-        "sizes": ["1.7B"], "methods": METHODS_RUN, "seeds": [*range(seeds)], "decodings": [T1, T07],
+        "models": ["1.7B"], "methods": METHODS_RUN, "seeds": [*range(seeds)], "decodings": [T1, T07],
         "benchmarks": paper()["benchmarks"],
     }  # fmt: skip
     study = parse_study(merge(raw, change))
@@ -206,7 +206,7 @@ def test_the_file_of_claims_is_complete_and_states_the_papers_numbers():
             assert one.limits[0] == stated["means"][one.arguments["decoding"]]
         if one.quantity == "gain_at_size":
             gains = stated["gains"][one.arguments["decoding"]]
-            assert one.limits[0] == gains[one.arguments["size"]]
+            assert one.limits[0] == gains[one.arguments["model"]]
         if one.quantity == "entropy_range":
             assert one.limits == (COLLAPSE, EXPLOSION)
     limits = {one.limits for one in found if "entropy" in one.quantity}

@@ -123,8 +123,8 @@ def test_values_have_both_p_values(study, finished):
         expected = [100 * d.value, 100 * d.low, 100 * d.high, d.p_value, one.adjusted_p]
         stated = [row[name] for name in ("value", "low", "high", "p_value", "p_holm")]
         assert stated == pytest.approx(expected, abs=1e-6)
-    (overall,) = chosen(rows, metric="relative gain of avg@N", size=None)
+    (overall,) = chosen(rows, metric="relative gain of avg@N", model=None)
     assert overall["reference"] == STRONGEST
     assert overall["value"] == pytest.approx(table.headlines["stapo"].mean.value, abs=1e-6)
-    (at,) = chosen(rows, metric="relative gain of avg@N", size="tiny")
+    (at,) = chosen(rows, metric="relative gain of avg@N", model="tiny")
     assert at["value"] == pytest.approx(table.headlines["stapo"].gains["tiny"], abs=1e-6)

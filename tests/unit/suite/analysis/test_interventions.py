@@ -106,7 +106,7 @@ def test_gradients_of_tokens_are_weighted_and_compared_by_rollouts(study, tmp_pa
 
 def test_arms_over_quadrants_are_compared_over_base_models(raw_study, tmp_path):
     raw_study["models"]["other"] = raw_study["models"]["tiny"]
-    raw_study["run"] |= {"sizes": ["tiny", "other"], "seeds": [0, 1]}
+    raw_study["run"] |= {"models": ["tiny", "other"], "seeds": [0, 1]}
     names = ["tiny/justrl/seed0", "tiny/justrl/seed1", "other/justrl/seed0", "other/base"]
     raw_study["interventions"] = {"checkpoints": names, "controls": ["mirror", "random"]}
     study = parse_study(raw_study)

@@ -120,11 +120,11 @@ def test_base_models_that_differ_in_their_seed_are_compared_in_pairs(
 
     (size, model), *_ = raw_study["models"].items()
     raw_study["models"] = {size: model, "other": model | {"seed": 7}}
-    raw_study["run"]["sizes"] = [size, "other"]
+    raw_study["run"]["models"] = [size, "other"]
     last = {"until-collapse": ENDPOINTS["until-collapse"]}
     monkeypatch.setattr(endpoints, "ENDPOINTS", last)
     rows = [*endpoint_rows(several(raw_study, tmp_path))]
-    assert [row.size for row in rows] == [ALL] * 2 + [size] * 2 + ["other"] * 2
+    assert [row.model for row in rows] == [ALL] * 2 + [size] * 2 + ["other"] * 2
     assert rows[0].values == [100.0, 100.0]  # of both base models
     grid = table(several(raw_study, tmp_path))
     pooled, _, alone, *_ = ({c.heading: c.value(row) for c in grid.columns} for row in grid.rows)

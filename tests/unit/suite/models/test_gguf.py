@@ -18,7 +18,7 @@ from stapo.suite.operations.fetch import fetch
 from stapo.suite.study import Study, StudyError, parse_study, read_study
 from stapo.suite.study.reading import published_content
 
-STUDY = "extends: smoke\nname: small\nmodels: {{own: {{{}}}}}\nrun: {{sizes: [own]}}\n"
+STUDY = "extends: smoke\nname: small\nmodels: {{own: {{{}}}}}\nrun: {{models: [own]}}\n"
 
 
 @pytest.fixture

@@ -61,7 +61,7 @@ def with_code(model: Path, path: Path) -> Path:
 def test_no_code_of_a_model_is_run(model, tmp_path):
     with_code(model, tmp_path / "downloaded")
     (tmp_path / "own.yaml").write_text(
-        "extends: smoke\nname: own\nmodels: {own: {path: downloaded}}\nrun: {sizes: [own]}\n"
+        "extends: smoke\nname: own\nmodels: {own: {path: downloaded}}\nrun: {models: [own]}\n"
     )
     commands = [["check", "own.yaml"], ["run", "base", "--study", "own.yaml"]]
     environment = {"HF_MODULES_CACHE": str(tmp_path / "modules"), "HF_HUB_OFFLINE": "1"}

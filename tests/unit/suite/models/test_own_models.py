@@ -21,7 +21,7 @@ STUDY = """
 extends: smoke
 name: mine
 models: {own: {path: weights}}
-run: {sizes: [own]}
+run: {models: [own]}
 """
 
 

@@ -19,7 +19,7 @@ STUDY = """
 extends: smoke
 name: warm
 models: {{own: {{path: weights, supervised: {{file: solutions.jsonl, steps: 6, {}}}}}}}
-run: {{sizes: [own]}}
+run: {{models: [own]}}
 """
 ROWS = [
     {"question": f"{a}+{b}?", "solution": f"{a}+{b}={a + b}."}

@@ -28,7 +28,7 @@ def study(raw_study, monkeypatch):
     raw_study["data"] = {"hub": "some/prompts", "revision": "2" * 40}
     raw_study["evaluation"]["verifier"] = {"hub": "some/judge", "revision": "3" * 40}
     raw_study["benchmarks"] = {"made": {"samples": 1}}
-    raw_study["run"] |= {"sizes": ["tiny", "hub"], "benchmarks": ["made"]}
+    raw_study["run"] |= {"models": ["tiny", "hub"], "benchmarks": ["made"]}
     return parse_study(raw_study)
 
 

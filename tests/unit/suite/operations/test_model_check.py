@@ -12,7 +12,7 @@ from programs import python
 from stapo.suite.operations.check import check_document
 from stapo.suite.study import StudyError, read_study
 
-STUDY = "extends: smoke\nname: mine\nmodels: {own: {path: weights}}\nrun: {sizes: [own]}\n"
+STUDY = "extends: smoke\nname: mine\nmodels: {own: {path: weights}}\nrun: {models: [own]}\n"
 
 
 @pytest.fixture

@@ -79,9 +79,9 @@ TABLE = [
         "compare.baselines: unknown name 'none'; known in run.methods: grpo,"]),
     ('compare: {target: grpo, baselines: [grpo]}', [
         'compare: a target without a baseline, or the reverse; name both']),
-    ("run: {sizes: [big, big], seeds: [0, '0']}", [
-        "run.sizes: unknown name 'big'",
-        "run.sizes: 'big' is listed twice; remove one (s.yaml:3)",
+    ("run: {models: [big, big], seeds: [0, '0']}", [
+        "run.models: unknown name 'big'",
+        "run.models: 'big' is listed twice; remove one (s.yaml:3)",
         "run.seeds: 0 is listed twice"]),
     ('run: {seeds: [1099511627776]}\ntraining: {warmup_steps: true}', [
         'training.warmup_steps: no setting is true or false; put text in quotes',

@@ -203,7 +203,7 @@ def test_former_names_of_parts_are_read_with_a_warning_and_stay_recorded(
 
 def test_only_commits_and_checksums_are_silent(raw_study):
     raw_study["models"]["mine"] = {"hub": "a/b", "revision": "main"}
-    raw_study["run"]["sizes"] = ["mine"]
+    raw_study["run"]["models"] = ["mine"]
     raw_study["data"] = {"hub": "a/b", "revision": "0" * 40}
     model, data = parse_study(raw_study).unpinned()
     assert model == "models.mine.revision: a/b at main is not reproducible; pin the commit"

@@ -71,7 +71,7 @@ def test_without_any_candidate_the_threshold_is_the_80th_percentile(without_cand
 
 def test_base_models_take_the_place_of_trainings_in_a_pooled_row(several):
     pooled, _, *by_size = with_pooled(several)
-    assert pooled.sample.trainings == len(several.study.run.sizes) == 2
+    assert pooled.sample.trainings == len(several.study.run.models) == 2
     models = [one for one in by_size if one.method == pooled.method]
     # The mean over base models, which have nearly equally many tokens, and its standard error.
     shares = [total(one.sample, one.silenced) / one.sample.weight.sum() for one in models]
