@@ -243,7 +243,7 @@ def silence_above_entropy(
 
     Source: ours. The paper names adaptive thresholds as future work.
     """
-    check_shapes(mask=mask, entropies=entropies)
+    check_shapes(mask=mask, logps=logps, entropies=entropies, advantages=advantages)
     above = mean_entropy(entropies, mask) - target_entropy
     if (share := share_of(above, entropy_width, quantile)) == 0.0:
         return mask.clone()

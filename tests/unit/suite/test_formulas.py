@@ -11,7 +11,10 @@ from stapo.core.methods import METHODS
 from stapo.suite import formulas
 from stapo.suite.formulas import CHECKSUMS, changed_formulas, checksums
 
-S2T = ("silence_spurious", "silence_matched", "silence_spurious_negative")
+S2T = (
+    "silence_spurious", "silence_matched", "silence_spurious_negative",
+    "silence_above_entropy", "silence_towards_entropy", "silence_in_updates",
+)  # fmt: skip
 """It, and selections that call it."""
 
 
