@@ -18,8 +18,8 @@ CORE = (
     "trainer conformance",
 )
 SUITE = (
-    "answers bars reference repository text",
-    "formulas hub locks provenance records tasks",
+    "answers bars limited reference repository text",
+    "domains formulas hub locks provenance records tasks",
     "study",
     "paths exhibits",
     "job",

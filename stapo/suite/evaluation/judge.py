@@ -6,12 +6,8 @@ each. This module parses untrusted text: only `grading` starts it, in a process 
 processor time. Linux only.
 """
 
-import json
 import logging
-import os
 import re
-import resource
-import signal
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -20,11 +16,10 @@ from typing import TYPE_CHECKING, Any
 import sympy
 from latex2sympy2_extended import NormalizationConfig
 from math_verify import LatexExtractionConfig, parse, verify
-from sympy.core.cache import clear_cache
-from sympy.core.random import seed
 from sympy.core.relational import _Greater as GreaterThan, _Less as LessThan
 
 from stapo.suite.evaluation.notation import in_radians, rewritten, without_unit
+from stapo.suite.limited import limited, serve
 
 if TYPE_CHECKING:  # A worker has no need of Parquet.
     from stapo.suite.records.scores import Verdict
@@ -34,7 +29,6 @@ logging.getLogger("math_verify").setLevel(logging.ERROR)
 
 KNOWN = {r"\frac{2x}{2}": "correct", r"\frac{x}{2}": "wrong"}
 """Answers to x and their verdicts. A broken environment must not grade: all answers would be wrong."""
-START_SECONDS = 60.0
 
 DOTS = r"\\[lcvd]?dots(?![a-zA-Z])|\.\.\."
 BASED = re.compile(r"(?:.*=)?\s*\(?([0-9A-Z]+)\)?\s*_\s*\{?([0-9]+)\}?")
@@ -270,29 +264,10 @@ def main(memory_bytes: int, seconds: float) -> None:
 
     `memory_bytes` limits the address space, `seconds` the processor time of each line.
     """
-    # Output of libraries goes to stderr, so that it cannot be taken as a verdict.
-    verdicts = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
-    _, hard = resource.getrlimit(resource.RLIMIT_AS)
-    limit = memory_bytes if hard == resource.RLIM_INFINITY else min(memory_bytes, hard)
-    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    # Without a handler, the kernel ends this process at its limit, even within one multiplication.
-    signal.signal(signal.SIGPROF, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGPROF})
-    signal.setitimer(signal.ITIMER_PROF, START_SECONDS)
+    verdicts = limited(memory_bytes)
     if {answer: judge("x", answer) for answer in KNOWN} != KNOWN:
         sys.exit("the grader misjudges known answers; check the versions of sympy and math-verify")
-    print("ready", file=verdicts, flush=True)
-    for line in sys.stdin:
-        for function in (judge, is_accepted):
-            # Reset sympy's cache and random numbers, so that a verdict does not depend on earlier answers.
-            clear_cache()
-            seed(0)
-            signal.setitimer(signal.ITIMER_PROF, seconds)
-            judgement = function(*json.loads(line))
-            signal.setitimer(signal.ITIMER_PROF, 0)
-            print(json.dumps(judgement), file=verdicts, flush=True)
+    serve(verdicts, seconds, judge, is_accepted)
 
 
 if __name__ == "__main__":
