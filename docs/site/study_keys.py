@@ -18,7 +18,7 @@ LIMITS = {
     "maxItems": "at most {} entries",
 }
 """Bound in a JSON schema -> its words."""
-KINDS = ("hub", "path", "gguf", "wheel", "file", "builder")
+KINDS = ("hub", "path", "gguf", "wheel", "file", "reasoning_gym", "builder")
 """Keys that tell apart the kinds of a mapping that has several."""
 PLURALS = {"string": "texts", "integer": "integers", "number": "numbers"}
 NAMES = {"string": "text", "object": "mapping", "boolean": "true or false"}
@@ -147,7 +147,7 @@ def _kind(schema: Schema) -> str:
         items = schema["items"]
         if "$ref" in items:
             return "list of sections"
-        kind = PLURALS[items["type"]]
+        kind = PLURALS[items["type"]] if "type" in items else "numbers or texts"
         return ", ".join([f"list of {kind}", *_bounds(items), *_bounds(schema)])
     if values := _values(schema):
         return f"{_kind(values[0])} for each name"

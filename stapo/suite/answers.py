@@ -2,7 +2,8 @@ r"""Readers: how the answer is read out of a response, and whether it earns the 
 
 A study and the task files of `benchmarks/` name a reader: `boxed`, `last_number` or `{after: MARKER}`. Each
 is a few pure functions of text. Evaluation grades what was read; the training reward compares it with the
-gold answer, exactly.
+gold answer, exactly. Tasks of reasoning-gym judge what was read themselves: `reasoning_gym` reads its tags,
+`{reasoning_gym: last_number}` and others as their name says.
 
 With `boxed` the answer is the last \boxed{...}, or several boxes if the gold answer is a list: math-verify
 takes boxes near each other for one list, so that 1 and 2 would be one answer in "\boxed{1}. No, \boxed{2}".
@@ -10,14 +11,18 @@ Here only separators may be between them, and the gold must be a list of equally
 $69$,$84$ and many others).
 """
 
+import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from typing import Any, Literal
 
 Setting = str | Mapping[str, str]
 """Name of a reader, or `{"after": marker}`; a function of a study's own is `FILE.py:function`."""
+
+Verifier = Literal["math_verify", "reasoning_gym"]
+"""Who judges an answer that was read."""
 
 BRACES = re.compile(
     r"(?P<box>\\(?:boxed|fbox)\s*\{)|(?P<short>\\(?:boxed|fbox)(?:(?=[0-9])|\s+)(?=[^\s{}\\$]))"
@@ -56,20 +61,32 @@ class Reader:
     written: Callable[[str], str]
     """Gold answer -> the shortest response with this answer."""
     is_right: Callable[[str, str], bool]
-    """Gold answer and response -> whether it earns the training reward."""
+    """Gold answer and response -> whether it earns the training reward, if no verifier process decides."""
+    verifier: Verifier = "math_verify"
 
 
 def built_in(setting: Setting) -> Reader:
     """Return the reader of a setting; `{"after": marker}` has a reader for each marker."""
-    return READERS[setting] if isinstance(setting, str) else _after(setting["after"])
+    if isinstance(setting, str):
+        return READERS[setting]
+    if name := setting.get("reasoning_gym"):
+        return _judged_by_task(READERS[name])
+    return _after(setting["after"])
 
 
 def is_built_in(setting: Any) -> bool:
     """Return whether a setting names a built-in reader; a function in a file does not."""
     if isinstance(setting, Mapping):
         marker = setting.get("after")
+        if [*setting] == ["reasoning_gym"]:
+            return setting["reasoning_gym"] in ("boxed", "last_number")
         return [*setting] == ["after"] and isinstance(marker, str) and bool(marker.strip())
     return isinstance(setting, str) and setting in READERS
+
+
+def judged_by_task(setting: Any) -> bool:
+    """Return whether a setting names a reader for tasks of reasoning-gym, which judge themselves."""
+    return is_built_in(setting) and built_in(setting).verifier == "reasoning_gym"
 
 
 def last_boxed(text: str) -> str | None:
@@ -171,6 +188,16 @@ def text_after(marker: str, text: str) -> str | None:
     return _bare(rest.partition("\n")[0]) or None if there else None
 
 
+def last_tagged(text: str) -> str | None:
+    """Return the last text in `<answer>` and `</answer>`; None without one.
+
+    As by `extract_answer` of reasoning-gym, but that an answer begins after the last opening tag.
+    """
+    before, closing, _ = text.rpartition("</answer>")
+    _, opening, answer = before.rpartition("<answer>")
+    return answer.strip() if opening and closing else None
+
+
 def same(gold: str, answer: str | None) -> bool:
     """Return whether two answers are the same number, or else the same text."""
     if answer is None:
@@ -213,6 +240,24 @@ def _after(marker: str) -> Reader:
     )
 
 
+def _judged_by_task(reader: Reader) -> Reader:
+    """Return a reader for rows of reasoning-gym, whose gold is JSON with one of the right answers."""
+
+    def own(gold: str) -> str:
+        return str(json.loads(gold)["answer"]).strip()
+
+    def read(gold: str, response: str) -> str | None:
+        return reader.read(own(gold), response)
+
+    return Reader(
+        read,
+        gold=lambda text: text,
+        written=lambda gold: reader.written(own(gold)),
+        is_right=lambda gold, response: read(gold, response) == own(gold),
+        verifier="reasoning_gym",
+    )
+
+
 READERS = {
     "boxed": Reader(
         final_answer,
@@ -226,6 +271,16 @@ READERS = {
         written=lambda gold: gold,
         is_right=lambda gold, response: same(gold, last_number(response)),
     ),
+    "reasoning_gym": _judged_by_task(
+        Reader(
+            lambda _, response: last_tagged(response),
+            gold=lambda text: text,
+            written=lambda gold: f"<answer>{gold}</answer>",
+            is_right=lambda gold, response: last_tagged(response) == gold,
+        )
+    ),
 }
 """Built-in readers without settings of their own, by name."""
-READERS_IN_WORDS = f"{', '.join(READERS)}, {{after: TEXT}} or FILE.py:function"
+READERS_IN_WORDS = (
+    f"{', '.join(READERS)}, {{reasoning_gym: last_number}}, {{after: TEXT}} or FILE.py:function"
+)

@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from stapo.suite.answers import is_built_in
+from stapo.suite.answers import is_built_in, judged_by_task
 from stapo.suite.repository import BENCHMARKS
 
 TASK_PREFIX = "stapo_"
@@ -64,7 +64,8 @@ def task_faults(definition: Mapping[str, Any]) -> list[str]:
     unknown = sorted(definition.keys() - KEYS)
     unknown += [f"metadata.{key}" for key in sorted(metadata.keys() - METADATA)]
     faults = [f"{key} in its task file: unknown key; remove it" for key in unknown]
-    if not is_built_in(metadata.get("answer", "boxed")):
+    answer = metadata.get("answer", "boxed")
+    if not is_built_in(answer) or judged_by_task(answer):
         faults.append(WRONG_READER)
     return faults
 

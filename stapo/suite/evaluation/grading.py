@@ -1,9 +1,9 @@
 """The grader: decides whether a response answers a problem, for all parts of the suite.
 
 A reader of `stapo.suite.answers` finds the answer of a response, and `judge` compares it with the gold by
-math-verify. Answers are untrusted, so they are parsed only in worker processes with limits of memory and
-processor time. The kernel ends a worker at its limit, and a new one replaces it. A timeout, a crash, an
-unparsable answer, no answer and a wrong answer are different verdicts.
+math-verify, or a task of reasoning-gym judges it. Answers are untrusted, so they are parsed only in worker
+processes with limits of memory and processor time. The kernel ends a worker at its limit, and a new one
+replaces it. A timeout, a crash, an unparsable answer, no answer and a wrong answer are different verdicts.
 
 The limit is processor time, so that a verdict does not depend on the load of the machine. It still depends
 on its speed: an answer that needs nearly the whole limit may be a timeout on a slower machine only.
@@ -14,11 +14,11 @@ import os
 import re
 import signal
 import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from stapo.suite.answers import READERS, Reader
+from stapo.suite import domains
+from stapo.suite.answers import READERS, Reader, Verifier
 from stapo.suite.bars import bar
 from stapo.suite.records.scores import Verdict
 
@@ -30,7 +30,12 @@ LONGEST = 2000
 """Characters of an answer; the longest gold of the six benchmarks has 198. A longer answer is unparsable."""
 INTEGER = re.compile(r"-?[0-9]{1,18}")
 
-_idle: list["subprocess.Popen[str]"] = []
+WORKERS: dict[Verifier, list[str]] = {
+    "math_verify": ["stapo.suite.evaluation.judge"],
+    "reasoning_gym": ["stapo.suite.domains.worker", "judge"],
+}
+"""Module that judges, with its first arguments."""
+_idle: dict[Verifier, "subprocess.Popen[str]"] = {}
 """The worker that waits for an answer, kept between calls; a forked process must not use its parent's."""
 os.register_at_fork(after_in_child=_idle.clear)
 
@@ -56,17 +61,20 @@ def grade_all(
 ) -> list[Grade]:
     """Return the grade of each (trusted gold, untrusted response), as `grade_answers` does."""
     answers = [(gold, reader.read(gold, response)) for gold, response in pairs]
-    return grade_answers(answers, progress=progress)
+    return grade_answers(answers, reader.verifier, progress=progress)
 
 
 def grade_answers(
-    pairs: Sequence[tuple[str, str | None]], *, progress: bool = False
+    pairs: Sequence[tuple[str, str | None]],
+    verifier: Verifier = "math_verify",
+    *,
+    progress: bool = False,
 ) -> list[Grade]:
     """Return the grade of each (trusted gold, untrusted answer), in order; equal ones are graded once."""
     asked = {(gold, answer) for gold, answer in pairs if answer is not None}
     grades = {pair: told for pair in asked if (told := _obvious(*pair))}
     left = sorted(asked - grades.keys())
-    judged = map(_judged, left)
+    judged = (_judged(pair, verifier) for pair in left)
     shown = bar("grading", len(left), "answer", over=judged) if progress and left else judged
     grades.update(zip(left, shown, strict=True))
     return [
@@ -85,17 +93,16 @@ def _obvious(gold: str, answer: str) -> Grade | None:
     return Grade("unparsable", answer) if len(answer) > LONGEST else None
 
 
-def _judged(pair: tuple[str, str]) -> Grade:
+def _judged(pair: tuple[str, str], verifier: Verifier) -> Grade:
     """Return a worker's grade; after a crash of a used worker, a fresh one repeats the request."""
-    try:
-        used = _idle.pop()
-    except IndexError:
-        return _ask(_start(), pair)
-    grade = _ask(used, pair)
-    return _ask(_start(), pair) if grade.verdict == "crash" else grade
+    used = _idle.pop(verifier, None)
+    grade = _ask(used, pair, verifier) if used else None
+    if grade is None or grade.verdict == "crash":
+        return _ask(_start(verifier), pair, verifier)
+    return grade
 
 
-def _ask(worker: "subprocess.Popen[str]", pair: tuple[str, str]) -> Grade:
+def _ask(worker: "subprocess.Popen[str]", pair: tuple[str, str], verifier: Verifier) -> Grade:
     """Return the grade of a worker, which is then idle or has ended."""
     assert worker.stdin is not None
     assert worker.stdout is not None
@@ -105,7 +112,9 @@ def _ask(worker: "subprocess.Popen[str]", pair: tuple[str, str]) -> Grade:
         worker.stdin.write(json.dumps(pair) + "\n")
         worker.stdin.flush()
         verdict = json.loads(worker.stdout.readline())
-        plain = json.loads(worker.stdout.readline())
+        plain = verdict == "correct"
+        if verifier == "math_verify":
+            plain = json.loads(worker.stdout.readline())
     except (BrokenPipeError, json.JSONDecodeError):
         if verdict is None:
             verdict = "timeout" if worker.wait() == -signal.SIGPROF else "crash"
@@ -115,28 +124,30 @@ def _ask(worker: "subprocess.Popen[str]", pair: tuple[str, str]) -> Grade:
         _stop(worker)
         raise
     else:
-        _idle.append(worker)
+        _idle[verifier] = worker
     return Grade(verdict, pair[1], plain)
 
 
-def _start() -> "subprocess.Popen[str]":
+def _start(verifier: Verifier) -> "subprocess.Popen[str]":
     """Return a new worker that has finished its imports, so that they do not count as an answer's time."""
-    # -P: no file of this directory, such as statistics.py, or of the working directory shadows a library.
-    command = [sys.executable, "-P", "-m", "stapo.suite.evaluation.judge"]
+    if verifier == "reasoning_gym" and (reason := domains.missing()):
+        raise RuntimeError(reason)
+    command = domains.command(*WORKERS[verifier], str(MEMORY_BYTES), str(SECONDS))
     # The hash seed fixes the order of sympy's sets, on which rare verdicts depend.
+    variables = domains.environment() if verifier == "reasoning_gym" else {"PYTHONHASHSEED": "0"}
     worker = subprocess.Popen(
-        [*command, str(MEMORY_BYTES), str(SECONDS)],
+        command,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
-        env={**os.environ, "PYTHONHASHSEED": "0"},
+        env={**os.environ, **variables},
     )
     assert worker.stdout is not None
     if worker.stdout.readline() != "ready\n":
         _stop(worker)
         told = "the grading worker does not start or misjudges known answers; run"
-        raise RuntimeError(f"{told} {' '.join(command)} {MEMORY_BYTES} {SECONDS}")
+        raise RuntimeError(f"{told} {' '.join(command)}")
     return worker
 
 

@@ -149,7 +149,8 @@ def score(
         finding = f"{copied:.1%} of the responses of {LONG} tokens and more are copies of another"
         cause = "the policy has collapsed, or the samples were not drawn independently"
         sys.stderr.write(f"warning: {completions}: {finding} to the same problem: {cause}\n")
-    grades = grade_answers(gold_and_answers(problems, reader), progress=True)
+    answers = gold_and_answers(problems, reader)
+    grades = grade_answers(answers, verifier=reader.verifier, progress=True)
     _check_failures(completions, grades)
     scored = score_rows(problems, grades)
     if judge is not None:

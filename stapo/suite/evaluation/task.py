@@ -11,13 +11,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from stapo.suite import domains
 from stapo.suite.answers import Reader, Setting, built_in, is_built_in, last_boxed
 from stapo.suite.evaluation.grading import grade_all
 from stapo.suite.hub import HubError, data_set
 from stapo.suite.models.worlds import benchmark_problems
 from stapo.suite.records.responses import AnsweredProblem
+from stapo.suite.study import StudyError
 from stapo.suite.study.files import Row, load, own_code, rows_checksum
-from stapo.suite.tasks import INSTRUCTION, WRONG_READER, instruction_of
+from stapo.suite.tasks import INSTRUCTION, WRONG_READER, instruction_of, problems_of
 
 if TYPE_CHECKING:
     from datasets import DatasetDict
@@ -50,6 +52,11 @@ def load_rows(**metadata: Any) -> "DatasetDict":
 def benchmark_rows(metadata: Mapping[str, Any]) -> list[Row]:
     """Return the rows that a task's metadata describe (benchmarks/README.md); all are checked."""
     count, sha256 = metadata["rows"], metadata["sha256"]
+    if tasks := metadata.get("reasoning_gym"):
+        try:
+            return domains.rows(tasks, count, is_training=False)
+        except ValueError as error:
+            raise StudyError([f"reasoning_gym, {', '.join(tasks)}: {error}"]) from error
     if "hub" in metadata:
         hub, revision, split = (metadata[name] for name in ("hub", "revision", "split"))
         source, rows = _hub_rows(hub, revision, split, metadata["names"], metadata.get("subset"))
@@ -170,15 +177,16 @@ def rows_of(task: Task, problems: Sequence[AnsweredProblem]) -> list[Row]:
 def are_rows_of(task: Task, problems: Sequence[AnsweredProblem]) -> bool:
     """Return whether questions and golds have the checksum of the benchmark's rows.
 
-    These are loaded only for the first rows of a benchmark, which have no checksum. Where the task file has
+    These are loaded, or made again, for what has no checksum: the first rows of a benchmark, and tasks of
+    reasoning-gym, whose golds a verifier may evaluate. Where the task file has
     none either, any rows are those.
     """
     expected, metadata = task["metadata"]["sha256"], task["metadata"]
-    if "first" in metadata:
+    if "first" in metadata or "reasoning_gym" in metadata:
         try:
             expected = rows_checksum(benchmark_rows(metadata))
         except (HubError, OSError) as error:
-            cause = f"the benchmark is needed to check its first {metadata['first']} rows"
+            cause = f"the benchmark is needed to check its first {problems_of(task)} rows"
             raise ValueError(f"{cause}: {error}") from error
     return expected is None or bool(rows_checksum(rows_of(task, problems)) == expected)
 

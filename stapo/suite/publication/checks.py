@@ -44,8 +44,8 @@ from stapo.suite.records.responses import AnsweredProblem
 from stapo.suite.records.scores import OPINIONS, ScoreRow, read_identity, read_score_file
 from stapo.suite.study import Study, StudyError, TrainingRun
 from stapo.suite.study.files import rows_checksum
-from stapo.suite.study.sources import FileData, HubData, HubModel, TinyData
-from stapo.suite.training.prompts import check_overlap, checksum, read_prompts, tiny_prompts
+from stapo.suite.study.sources import DomainData, FileData, HubData, HubModel, TinyData
+from stapo.suite.training.prompts import check_overlap, checksum, local_rows, read_prompts
 
 Errors = Iterator[str]
 
@@ -201,9 +201,9 @@ def _wanted(results: Results) -> dict[str, int | str | None]:
 def _prompt_errors(results: Results, metadata: Any) -> list[str]:
     """Return what is wrong with the prompts: their content, or what `data/prompts.json` says of them."""
     path, data = results.folder / PROMPTS, results.study.data
-    if isinstance(data, TinyData):
+    if isinstance(data, DomainData | TinyData):
         records = read_jsonl(path)
-        for number, (record, made) in enumerate(zip_longest(records, tiny_prompts(data)), 1):
+        for number, (record, made) in enumerate(zip_longest(records, local_rows(data)), 1):
             if record != made:
                 return [f"{PROMPTS}: line {number}: not the prompt that the study's data give"]
     prompts = read_prompts(path)
@@ -323,7 +323,7 @@ def _score_fault(results: Results, job: Job, problems: list[AnsweredProblem], kn
     problems = with_golds(problems, reader)
     pairs = gold_and_answers(problems, reader)
     new = [pair for pair in dict.fromkeys(pairs) if pair not in known]
-    known.update(zip(new, grade_answers(new), strict=True))
+    known.update(zip(new, grade_answers(new, reader.verifier), strict=True))
     asked = results.study.evaluation.verifier is not None
     grades = [known[pair] for pair in pairs]
     computed = score_rows(problems, grades)

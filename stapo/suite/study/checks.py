@@ -7,10 +7,11 @@ from typing import Any
 
 from stapo.core.methods import METHODS, PARTS
 from stapo.core.methods.parts import ARGUMENTS
-from stapo.suite.answers import is_built_in
+from stapo.suite.answers import is_built_in, judged_by_task
 from stapo.suite.study.loader import Place, Problem, did_you_mean
 from stapo.suite.study.method_settings import CLIPS
 from stapo.suite.study.schema import BenchmarkSettings, TrainingSettings
+from stapo.suite.study.sources import DomainData
 from stapo.suite.study.study import BASE_TITLE, Study
 from stapo.suite.tasks import benchmark_definitions, task_faults
 
@@ -90,16 +91,19 @@ def _benchmarks(study: Study) -> Iterator[Problem]:
         if given.answer_sha256 and (given.answer is None or is_built_in(given.answer)):
             message = "only beside an `answer` in a file of your own; remove it"
             yield (*place, "answer_sha256"), message
-        if given.file:
+        if given.is_own:
             if name in tasks:
                 yield place, "is also a benchmark of benchmarks/; choose another name"
+            if given.reasoning_gym:
+                yield from (((*place, key), message) for key, message in _unfit_domain(given))
         elif name not in tasks:
             message = f"no task of this name in benchmarks/; known: {', '.join(tasks)}"
-            yield place, f"{message}; or name a `file` of your own"
+            yield place, f"{message}; or name a `file` of your own, or tasks of `reasoning_gym`"
         else:
             yield from ((place, fault) for fault in task_faults(tasks[name]))
             for key, message in _unfit(given, tasks[name]["metadata"]):
                 yield (*place, key), message
+    yield from _domains(study)
 
 
 def _unfit(given: BenchmarkSettings, metadata: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -111,6 +115,31 @@ def _unfit(given: BenchmarkSettings, metadata: Mapping[str, Any]) -> Iterator[tu
         yield "rows", f"it has only {metadata['rows']} problems; use at most as many"
     if given.sha256:
         yield "sha256", "only beside a `file`; the task file has its own; remove it"
+
+
+def _unfit_domain(given: BenchmarkSettings) -> Iterator[tuple[str, str]]:
+    """Yield the settings that do not fit tasks of reasoning-gym."""
+    if given.rows is None:
+        yield "rows", "missing; say how many problems are made"
+    for key in ("file", "sha256"):
+        if getattr(given, key):
+            yield key, "not beside `reasoning_gym`; remove one of them"
+
+
+def _domains(study: Study) -> Iterator[Problem]:
+    """Report readers and data of which only one is of reasoning-gym."""
+    readers: dict[Place, tuple[Any, bool]] = {
+        ("benchmarks", name, "answer"): (given.answer, given.reasoning_gym is not None)
+        for name, given in study.benchmarks.items()
+        if given.answer is not None
+    }
+    if study.run.methods and is_built_in(study.training.reward):
+        is_domain = isinstance(study.data, DomainData)
+        readers["training", "reward"] = study.training.reward, is_domain
+    for place, (reader, is_domain) in readers.items():
+        if judged_by_task(reader) != is_domain:
+            message = "these tasks judge themselves: set reasoning_gym"
+            yield place, message if is_domain else "only for tasks of reasoning-gym; choose another"
 
 
 def _compare(study: Study) -> Iterator[Problem]:

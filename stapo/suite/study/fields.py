@@ -146,7 +146,7 @@ def _reader(value: Any) -> Any:
         isinstance(value, str) and len(value) <= 4000 and re.fullmatch(CODE, value)
     ):
         raise ValueError(f"expected {READERS_IN_WORDS}")
-    _visible(value if isinstance(value, str) else value["after"])
+    _visible(value if isinstance(value, str) else "".join(value.values()))
     return value
 
 
@@ -158,6 +158,17 @@ Value = Annotated[
     Field(union_mode="left_to_right"),
 ]
 """A number or a text."""
+Flag = Annotated[bool, Field(strict=True)]
+PythonName = Annotated[str, form(PYTHON_NAME, "a Python name", 100)]
+Domains = Annotated[
+    dict[PythonName, dict[PythonName, Flag | Value | list[Value]]],
+    Field(
+        min_length=1,
+        max_length=100,
+        description="Tasks of reasoning-gym that give a problem in turn, each with its settings: "
+        "{countdown: {min_numbers: 3}, spell_backward: {}}",
+    ),
+]
 Sha256 = Annotated[str, form(r"^[0-9a-f]{64}$", "a SHA-256, 64 hex digits")]
 EndTokens = Annotated[
     list[Line],

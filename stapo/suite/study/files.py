@@ -156,7 +156,10 @@ def named(reference: str) -> str:
 
 def reader_name(setting: Setting) -> str:
     """Return how results name a reader or a reward."""
-    return named(setting) if isinstance(setting, str) else f'after "{setting["after"]}"'
+    if isinstance(setting, str):
+        return named(setting)
+    ((kind, value),) = setting.items()
+    return f'after "{value}"' if kind == "after" else f"{value} of {kind}"
 
 
 def module_path(reference: str) -> Path:

@@ -29,6 +29,7 @@ from stapo.core.files import (
     write_json,
 )
 from stapo.core.methods import METHODS
+from stapo.suite import domains
 from stapo.suite.repository import CATALOGUE, STUDIES
 from stapo.suite.study.checks import cross_problems
 from stapo.suite.study.files import (
@@ -55,6 +56,7 @@ from stapo.suite.study.loader import (
     shown_path,
 )
 from stapo.suite.study.method_settings import NAMED_PARTS, NEW_NAMES
+from stapo.suite.study.sources import DomainData
 from stapo.suite.study.study import Study
 
 CODE: tuple[Place, ...] = (
@@ -70,7 +72,7 @@ FORMER_KEYS = (("run", "sizes", "models"), ("engine", "sizes", "models"))
 RESOLVED = "work/{study}/studies/{fingerprint}.json"
 VARIABLE = "STAPO_STUDY"
 """Set for the jobs of a study: the file that they read it from."""
-KINDS = {"hub", "path", "gguf", "wheel", "file", "builder"}
+KINDS = {"hub", "path", "gguf", "wheel", "file", "reasoning_gym", "builder"}
 """Settings of a model or of data that say where it comes from; it has one of them."""
 
 NOTHING_TRAINED: dict[str, Any] = {
@@ -238,7 +240,7 @@ def _study(document: Document, is_read: bool) -> Study:
     content = resolved_content(study)
     problems = [*cross_problems(study), *_problems_of_files(study, content, is_read)]
     if is_read and not problems:
-        problems = [*gold_problems(study)]
+        problems = [*gold_problems(study), *_domain_problems(study)]
     if problems:
         raise document.error(*problems)
     return Study.model_validate(content)
@@ -254,6 +256,24 @@ def _former_names(raw: dict[str, Any]) -> Iterator[Problem]:
         for section, place in matching(raw, ("methods", "*", kind)):
             if name := NEW_NAMES.get(str(section[kind])):
                 yield place, f"{section[kind]} is called {name} now; write {name}"
+
+
+def _domain_problems(study: Study) -> Iterator[Problem]:
+    """Yield what reasoning-gym says against its tasks and settings in what is run."""
+    asked: dict[Place, Any] = {
+        ("benchmarks", name, "reasoning_gym"): study.benchmarks[name].reasoning_gym
+        for name in study.run.benchmarks
+        if study.benchmarks[name].reasoning_gym
+    }
+    if isinstance(study.data, DomainData) and study.run.methods:
+        asked["data", "reasoning_gym"] = study.data.reasoning_gym
+    try:
+        lines = domains.faults([*asked.values()])
+    except ValueError as error:
+        yield next(iter(asked)), str(error)
+        return
+    for place, faults in zip(asked, lines, strict=True):
+        yield from ((place, fault) for fault in faults)
 
 
 def _problems_of_files(study: Study, content: dict[str, Any], is_read: bool) -> Iterator[Problem]:

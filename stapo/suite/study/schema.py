@@ -7,6 +7,7 @@ from pydantic import BeforeValidator, Field, StringConstraints
 from stapo.suite.records.arms import ARMS, CONTROLS, NOTHING, SILENCED
 from stapo.suite.study.fields import (
     Buffer,
+    Domains,
     Fraction,
     Gpus,
     GroupSize,
@@ -80,7 +81,8 @@ class TrainingSettings(Strict):
     reward: Reader = Field(
         "boxed",
         description="What the answer of a response is: boxed (last box, compared as a string), last_number, "
-        "{after: TEXT}; or FILE.py:function, a reward of your own",
+        "{after: TEXT}; for tasks of reasoning-gym, which judge it, reasoning_gym (in <answer> tags) or "
+        "{reasoning_gym: last_number}; or FILE.py:function, a reward of your own",
     )
     reward_sha256: Sha256 | None = checksum("its file")
     overlong_buffer_tokens: Buffer = None
@@ -158,9 +160,10 @@ class BenchmarkSettings(Strict):
     file: LocalFile | None = off(
         "JSON lines with question and answer; a relative path means the study's folder"
     )
+    reasoning_gym: Domains | None = off("Tasks of reasoning-gym, each with its settings")
     rows: Annotated[Rows, unit("rows")] | None = off(
         "Of a benchmark of `benchmarks/`, how many problems are asked, from the first, default: all; of a "
-        "`file`, the expected number"
+        "`file`, the expected number; of `reasoning_gym`, how many are made"
     )
     sha256: Sha256 | None = off(
         "Expected SHA-256 of the problems in `file`, as printed by `stapo check`; default: any"
@@ -173,8 +176,13 @@ class BenchmarkSettings(Strict):
         "Expected SHA-256 of the file of `answer`, as printed by `stapo check`; default: any"
     )
     instruction: Instruction | None = off(
-        "Appended to every question; default: as the task file says, with a `file` training.instruction"
+        "Appended to every question; default: as the task file says, of other benchmarks training.instruction"
     )
+
+    @property
+    def is_own(self) -> bool:
+        """Return whether it is defined by the study alone, and not in `benchmarks/`."""
+        return self.file is not None or self.reasoning_gym is not None
 
 
 class Verifier(HubModel):

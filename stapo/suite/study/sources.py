@@ -1,11 +1,13 @@
-"""Where base models and training prompts come from: the Hub, files of the study's own, the tiny world."""
+"""Where base models and training prompts come from: the Hub, the study's own files, and generators."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Discriminator, Field, Tag
 
+from stapo.suite.domains import VERSION
 from stapo.suite.study.fields import (
+    Domains,
     GgufFile,
     HubId,
     LearningRate,
@@ -149,6 +151,14 @@ class TinyData(Strict):
     prompts: Annotated[Rows, unit("prompts")] = Field(description="Unique prompts")
 
 
+class DomainData(Strict):
+    """Training prompts that reasoning-gym makes; no question of theirs is one of a benchmark."""
+
+    library: ClassVar[str] = f"reasoning-gym {VERSION}"
+    reasoning_gym: Domains
+    prompts: Annotated[Rows, unit("prompts")] = Field(description="Different prompts")
+
+
 class FileData(Strict):
     """Training prompts in a file of the study's own."""
 
@@ -180,6 +190,7 @@ Model = Annotated[
 Data = Annotated[
     Annotated[HubData, Tag("of hub")]
     | Annotated[FileData, Tag("of file")]
+    | Annotated[DomainData, Tag("of reasoning_gym")]
     | Annotated[TinyData, Tag("of builder")],
-    Discriminator(lambda value: _kind(value, ("hub", "file"))),
+    Discriminator(lambda value: _kind(value, ("hub", "file", "reasoning_gym"))),
 ]

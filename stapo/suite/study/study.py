@@ -12,7 +12,7 @@ from pydantic import Field, PrivateAttr
 from stapo.core.files import canonical
 from stapo.core.methods import BASELINES, METHODS, PARENTS, PARTS, TARGETS, Method
 from stapo.core.methods.parts import Args
-from stapo.suite.answers import is_built_in
+from stapo.suite.answers import is_built_in, judged_by_task
 from stapo.suite.study.fields import EndTokens, Name, Strict
 from stapo.suite.study.files import RowsFile, named
 from stapo.suite.study.method_settings import AllMethods, MethodSettings, origin_of, resolve
@@ -26,7 +26,7 @@ from stapo.suite.study.schema import (
     Run,
     TrainingSettings,
 )
-from stapo.suite.study.sources import Data, HubData, Model
+from stapo.suite.study.sources import Data, DomainData, HubData, Model
 from stapo.suite.tasks import asking, benchmark_definitions, custom_definition, problems_of
 
 MOST = 200
@@ -260,10 +260,13 @@ class Study(Strict):
     def task(self, benchmark: str) -> dict[str, Any]:
         """Return the lm-eval task of a benchmark: that of `benchmarks/`, or one of the study's own."""
         given = self.benchmarks[benchmark]
-        if given.file is None:
+        if not given.is_own:
             definition = benchmark_definitions()[benchmark]
         else:
             definition = custom_definition(benchmark, given.rows or 0, given.sha256 or "")
+            if given.reasoning_gym:
+                tasks = {"sha256": None, "reasoning_gym": given.reasoning_gym}
+                definition["metadata"] |= tasks | {"library": DomainData.library}
             definition = asking(definition, self.training.instruction)
         if given.instruction is not None:
             definition = asking(definition, given.instruction)
@@ -272,7 +275,7 @@ class Study(Strict):
             metadata["answer"] = named(answer) if isinstance(answer, str) else answer
         if given.answer_sha256:
             metadata["answer_sha256"] = given.answer_sha256
-        if given.file is None and given.rows is not None and given.rows != metadata["rows"]:
+        if not given.is_own and given.rows is not None and given.rows != metadata["rows"]:
             metadata["first"] = given.rows
         return {**definition, "metadata": metadata}
 
@@ -284,8 +287,11 @@ class Study(Strict):
         given = self.benchmarks[benchmark]
         if given.answer is not None:
             return given.answer
-        if given.file is not None:
-            return self.training.reward if is_built_in(self.training.reward) else "boxed"
+        if given.is_own:
+            is_domain, reward = given.reasoning_gym is not None, self.training.reward
+            if is_built_in(reward) and judged_by_task(reward) == is_domain:
+                return reward
+            return "reasoning_gym" if is_domain else "boxed"
         reader: str | dict[str, str] = benchmark_definitions()[benchmark]["metadata"].get("answer")
         return reader or "boxed"
 

@@ -10,6 +10,7 @@ from random import Random
 from typing import Any
 
 from stapo.core.files import canonical, fingerprint, read_published, write_json, write_jsonl
+from stapo.suite import domains
 from stapo.suite.answers import Setting
 from stapo.suite.hub import data_set
 from stapo.suite.models.worlds import training_problems
@@ -17,7 +18,7 @@ from stapo.suite.study import StudyError
 from stapo.suite.study.files import RowsFile
 from stapo.suite.study.golds import MOST_LEFT_OUT, faulty_golds, summary
 from stapo.suite.study.schema import TrainingSettings
-from stapo.suite.study.sources import Data, FileData, HubData, TinyData
+from stapo.suite.study.sources import Data, DomainData, FileData, HubData, TinyData
 from stapo.suite.text import plain, shorten, visible
 
 DAPO_PREFIX = (
@@ -83,12 +84,17 @@ def write_prompts(
     return counts
 
 
-def local_rows(data: FileData | TinyData) -> list[dict[str, str]]:
+def local_rows(data: DomainData | FileData | TinyData) -> list[dict[str, str]]:
     """Return the rows of training prompts that need no network.
 
     Raises:
         StudyError: the file changed since the study was read, or there are too few problems.
     """
+    if isinstance(data, DomainData):
+        try:
+            return domains.rows(data.reasoning_gym, data.prompts, is_training=True)
+        except ValueError as error:
+            raise StudyError([f"data.reasoning_gym: {error}"]) from error
     if isinstance(data, TinyData):
         return [*tiny_prompts(data)]
     return RowsFile(Path(data.file), data.sha256 or "").read()

@@ -10,6 +10,7 @@ from typing import Any
 from trl.rewards import get_soft_overlong_punishment
 
 from stapo.suite.answers import READERS, Setting, built_in, is_built_in
+from stapo.suite.evaluation.grading import grade_all
 from stapo.suite.study.files import load, own_code
 from stapo.suite.study.schema import TrainingSettings
 
@@ -32,15 +33,20 @@ def texts(completions: Completions) -> list[str]:
 def answer_reward(setting: Setting) -> Reward:
     """Return the reward of a built-in reader: +1 for a response with the gold answer, -1 for any other.
 
-    What is compared are strings, or numbers: no symbolic mathematics in the training reward.
+    What is compared are strings, or numbers: no symbolic mathematics in the training reward. Tasks of
+    reasoning-gym judge themselves, as in evaluation.
     """
     reader = built_in(setting)
 
     def reward(completions: Completions, answer: Sequence[str], **_: Any) -> list[float]:
-        pairs = zip(answer, texts(completions), strict=True)
-        return [RIGHT if reader.is_right(reader.gold(row), text) else WRONG for row, text in pairs]
+        golds = map(reader.gold, answer)
+        pairs = [*zip(golds, texts(completions), strict=True)]
+        if reader.verifier == "reasoning_gym":
+            return [RIGHT if grade.correct else WRONG for grade in grade_all(pairs, reader)]
+        return [RIGHT if reader.is_right(gold, text) else WRONG for gold, text in pairs]
 
-    reward.__name__ = f"{setting if isinstance(setting, str) else 'after'}_reward"  # In TRL's logs.
+    kind = setting if isinstance(setting, str) else next(iter(setting))
+    reward.__name__ = f"{kind}_reward"  # In TRL's logs.
     return reward
 
 

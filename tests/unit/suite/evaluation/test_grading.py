@@ -55,7 +55,7 @@ def test_hostile_answers_neither_hang_nor_run_nor_change_their_neighbours(tmp_pa
 
 def test_memory_is_limited():
     assert grade(*NEEDS_WORKER).correct
-    (worker,) = grading._idle
+    (worker,) = grading._idle.values()
     limits = Path(f"/proc/{worker.pid}/limits").read_text().splitlines()
     (limit,) = [line.split()[3] for line in limits if line.startswith("Max address space")]
     assert int(limit) == grading.MEMORY_BYTES
@@ -64,7 +64,7 @@ def test_memory_is_limited():
 @pytest.mark.slow
 def test_workers_that_die_or_are_interrupted_are_replaced(monkeypatch):
     assert grade(*NEEDS_WORKER).correct
-    (worker,) = grading._idle
+    (worker,) = grading._idle.values()
     worker.kill()
     worker.wait()
     # One that died between two answers is no crash, one that is killed within an answer is.
@@ -72,8 +72,8 @@ def test_workers_that_die_or_are_interrupted_are_replaced(monkeypatch):
     grading._idle.clear()
     started, workers = grading._start, []
 
-    def start():
-        workers.append(started())
+    def start(verifier):
+        workers.append(started(verifier))
         if len(workers) == 1:
             threading.Timer(1.0, workers[0].kill).start()
         return workers[-1]
@@ -121,16 +121,16 @@ PAIR, ENDLESS = {NEEDS_WORKER!r}, {ENDLESS!r}
 grade = lambda *pair: grading.grade_all([pair])[0]
 assert grade(*PAIR).correct
 assert not {{'torch', 'transformers', 'sympy', 'math_verify'}} & set(sys.modules)
-worker = grading._idle[0].pid
+worker = grading._idle["math_verify"].pid
 if not os.fork():
-    assert grade(*PAIR).correct and grading._idle[0].pid != worker
+    assert grade(*PAIR).correct and grading._idle["math_verify"].pid != worker
     sys.exit(0)
 assert os.wait()[1] == 0
-assert grade(*PAIR).correct and grading._idle[0].pid == worker
+assert grade(*PAIR).correct and grading._idle["math_verify"].pid == worker
 grading.SECONDS = 1.0
 grading._idle.clear()
 grade(*PAIR)
-print(grading._idle[0].pid, flush=True)
+print(grading._idle["math_verify"].pid, flush=True)
 threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGKILL)).start()
 grade('5', ENDLESS)
 """
