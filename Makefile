@@ -9,7 +9,7 @@ export TOKENIZERS_PARALLELISM := false
 # Not the installed scripts: their first line fails if the path contains spaces or dollars.
 RUN := python -P -m
 
-.PHONY: help setup venv setup-gpu smoke real test test-all test-cpus test-vllm test-torch test-torch-oldest test-torch-newest mutants gpu lint site lock
+.PHONY: help setup venv setup-gpu domains smoke real test test-all test-cpus test-vllm test-torch test-torch-oldest test-torch-newest mutants gpu lint site lock
 .DELETE_ON_ERROR:
 
 help: ## list all targets
@@ -31,6 +31,9 @@ setup-gpu: ## the same, with vLLM for GPUs
 	@requirements/install_gpu.sh
 	@echo "next: make gpu (measures this GPU), or: source .venv/bin/activate && stapo plan workflows/studies/quickstart/single-gpu.yaml"
 
+domains: setup ## install reasoning-gym, for studies of other domains, beside .venv
+	@requirements/install_domains.sh
+
 smoke: setup ## run the whole pipeline with a tiny model on the CPU
 	$(RUN) snakemake --workflow-profile workflows/profiles/smoke
 	$(RUN) stapo show workflows/studies/quickstart/smoke.yaml
@@ -45,7 +48,7 @@ grader: setup ## audit the grader beside math-verify: wrong answers accepted, ri
 test: setup lint site ## run lint, type checks, the site and the fast tests, 4 minutes on two cores
 	$(RUN) pytest -q -n 2 --dist worksteal -m "not slow"
 
-test-all: setup lint site ## run all tests, as CI does
+test-all: setup domains lint site ## run all tests, as CI does
 	$(RUN) pytest -q -n 2 --dist loadfile --no-loadscope-reorder
 
 test-cpus: setup ## run the numerical tests with the instructions of other CPUs

@@ -38,3 +38,10 @@ grep -Eh '^[A-Za-z0-9].*==' requirements/lock.txt | sed 's/ \\$//' >.cache/const
 { echo '-c constraints.txt' && cat requirements/mutants.in; } >.cache/mutants.in
 compile --output-file .cache/mutants.txt .cache/mutants.in
 python3.11 requirements/layer_lock.py .cache/mutants.txt requirements/mutants.txt requirements/lock.txt requirements/cuda.txt
+
+# reasoning-gym in a folder of its own, in addition to the lock and with an older version of tabulate.
+grep -Eh '^[A-Za-z0-9].*==' requirements/lock.txt | sed 's/ \\$//' | grep -v '^tabulate==' >.cache/constraints.txt
+{ echo '-c constraints.txt' && grep -o 'reasoning-gym==[0-9.]*' pyproject.toml; } >.cache/domains.in
+cp requirements/domains.txt .cache/domains.txt
+compile --output-file .cache/domains.txt .cache/domains.in
+python3.11 requirements/layer_lock.py .cache/domains.txt requirements/domains.txt requirements/lock.txt requirements/cuda.txt
