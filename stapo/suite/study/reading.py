@@ -144,9 +144,9 @@ def _with_new_keys(document: Document) -> Document:
 
 def _placed(document: Document, folder: Path) -> Document:
     """Return a study file with absolute paths and without former keys, which give a warning."""
-    for section, key, name in FORMER_KEYS:
+    for section, key, new in FORMER_KEYS:
         if key in (document.content.get(section) or ()):
-            _warn(document, ((section, key), f"is called {name} now; write {name}"))
+            _warn(document, ((section, key), f"is called {new} now; write {new}"))
     document = _with_new_keys(document)
 
     def absolute(name: str) -> str:
