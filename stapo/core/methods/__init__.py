@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from stapo.core.methods.parts import PARTS as PARTS, Args, Method as Method
+from stapo.core.methods.parts import PARTS as PARTS, Args as Args, Method as Method
 from stapo.core.methods.rivals import RIVALS
 
 V3, V5 = "v1 to v3", "v4 and v5"
