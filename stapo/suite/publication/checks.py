@@ -247,14 +247,14 @@ def model_errors(results: Results) -> Errors:
     asked: dict[str, Any] = {model: study.models[model] for model in study.run.models}
     asked["verifier"] = study.evaluation.verifier
     stated = read_json(results.folder / "provenance.json")["models"]
-    for name, source in asked.items():
+    for name, given in asked.items():
         source = stated.get(name, {})
         origin = (source.get("hub"), source.get("revision"))
-        from_hub = isinstance(source, HubModel) or (name == "verifier" and source is not None)
-        if origin != ((source.hub, source.revision) if from_hub else (None, None)):
+        from_hub = isinstance(given, HubModel) or (name == "verifier" and given is not None)
+        if origin != ((given.hub, given.revision) if from_hub else (None, None)):
             yield f"models/{name}: comes from {origin[0]} at {origin[1]}, which the study does not say"
-        elif from_hub and source.revision not in ("main", source.get("commit")):
-            yield f"models/{name}: is of commit {source.get('commit')}, the study pins {source.revision}"
+        elif from_hub and given.revision not in ("main", source.get("commit")):
+            yield f"models/{name}: is of commit {source.get('commit')}, the study pins {given.revision}"
 
 
 def score_errors(results: Results) -> Errors:
