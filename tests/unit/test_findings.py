@@ -189,8 +189,8 @@ def row_of(table: str, study: str, **cells: str) -> Row:
 
 def gap_of(study: str, endpoint: str, method: str, target: str) -> Interval:
     """Return by how much `target` is above `method`."""
-    size = "smollm2-135m-q4" if study.startswith("smollm2") else "all"
-    row = row_of("endpoints", study, Size=size, Endpoint=endpoint, Method=method)
+    model = "smollm2-135m-q4" if study.startswith("smollm2") else "all"
+    row = row_of("endpoints", study, Model=model, Endpoint=endpoint, Method=method)
     return interval(row, f"{target} minus it")
 
 
@@ -202,7 +202,7 @@ def said(measured: Interval, form: str, unit: str = "") -> str:
 
 def wrong(tokens: str) -> Interval:
     return interval(
-        row_of("marks", "marked", Size="all", Method="STAPO", Tokens=tokens), "Wrong [%]"
+        row_of("marks", "marked", Model="all", Method="STAPO", Tokens=tokens), "Wrong [%]"
     )
 
 

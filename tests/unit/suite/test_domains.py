@@ -4,7 +4,7 @@ import json
 import os
 
 import pytest
-from programs import python
+from programs import missing, python
 
 from stapo.suite import domains
 from stapo.suite.answers import READERS, built_in
@@ -15,7 +15,7 @@ from stapo.suite.study import StudyError, merge, parse_study
 from stapo.suite.study.reading import read_study
 from stapo.suite.training.rewards import answer_reward
 
-needs_library = pytest.mark.skipif(domains.missing() is not None, reason="make domains")
+needs_library = pytest.mark.usefixtures("library")
 READER = READERS["reasoning_gym"]
 DIGITS = {"min_terms": 2, "max_terms": 2, "min_digits": 1, "max_digits": 1}
 STUDY = {
@@ -37,6 +37,14 @@ HOSTILE = {
     "number": "1e999999999",
     "brackets": "[" * 1000 + "]" * 1000,
 }
+
+
+@pytest.fixture
+def library() -> None:
+    if domains.missing():
+        missing("make domains")
+
+
 EVALUATING = """
 import ast, inspect, json, sys, textwrap
 from reasoning_gym.factory import DATASETS
@@ -96,7 +104,7 @@ def test_data_and_reward_must_fit(raw_study):
     for changes, told in (
         ({"training": {"reward": "boxed"}}, "training.reward: these tasks judge themselves"),
         (
-            {"data": {"builder": "tiny-arithmetic"}},
+            {"data": {"builder": "tiny-arithmetic", "prompts": 8}},
             "training.reward: only for tasks of reasoning-gym",
         ),
         ({"benchmarks": {"sums": {"answer": "boxed"}}}, "benchmarks.sums.answer: these tasks"),

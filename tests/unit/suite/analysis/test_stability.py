@@ -136,7 +136,7 @@ def test_base_models_that_differ_in_their_seed_are_compared_in_pairs(
         assert alone[heading].low < pooled[heading].low
     raw_study["compare"] = {"baselines": ["justrl"], "endpoint": "until-collapse"}
     (said,) = endpoints.primary_texts(several(raw_study, tmp_path))
-    assert said.endswith("size all: STAPO minus JustRL +0 [+0, +0], p = 1.000")
+    assert said.endswith(" all: STAPO minus JustRL +0 [+0, +0], p = 1.000")
     raw_study["models"]["other"]["hidden_size"] = 64
     assert len([*endpoint_rows(several(raw_study, tmp_path))]) == 4
 

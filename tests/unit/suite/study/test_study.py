@@ -10,8 +10,10 @@ import jsonschema
 import pytest
 import yaml
 from hypothesis import given, strategies as st
+from programs import missing
 
 from stapo.core.methods import METHODS, s2t_arguments
+from stapo.suite import domains
 from stapo.suite.exhibits import figure_names
 from stapo.suite.jobs import jobs_of
 from stapo.suite.repository import STUDIES
@@ -42,6 +44,8 @@ CURVE = {"every": 20, "benchmarks": ["chain-3"], "decoding": "t0.7-p0.9"}
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
 def test_every_study_is_read_and_published(path):
+    if path.parent.name == "domains" and domains.missing():
+        missing("make domains")
     study = read_study(path)
     assert study.name == path.stem
     published = published_content(study)  # Without the place of files of its own.
@@ -335,7 +339,10 @@ def test_no_fingerprint_depends_on_the_order_of_keys(folder):
     for code in STUDIES.rglob("*.py"):
         copy(code, folder)
     rng = Random(0)
-    for text in (OWN_FILES, *(path.read_text() for path in SHIPPED)):
+    for text in (
+        OWN_FILES,
+        *(path.read_text() for path in SHIPPED if path.parent.name != "domains"),
+    ):
         found = []
         for content in (yaml.safe_load(text), permuted(yaml.safe_load(text), rng)):
             Path("study.yaml").write_text(yaml.safe_dump(content, sort_keys=False))

@@ -35,7 +35,7 @@ def complete(study: Study, tmp_path: Path) -> tuple[Artefacts, dict[str, pd.Data
 def several(raw_study: dict[str, Any], tmp_path: Path) -> Artefacts:
     tiny = raw_study["models"]["tiny"]
     raw = raw_study | {"models": {"small": tiny, "large": tiny}}
-    found = small(raw, sizes=["small", "large"], seeds=[0, 1, 2])
+    found = small(raw, models=["small", "large"], seeds=[0, 1, 2])
     write_study(tmp_path / "several", found)
     return Artefacts(found, tmp_path / "several")
 
