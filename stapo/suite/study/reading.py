@@ -145,7 +145,8 @@ def _with_new_keys(document: Document) -> Document:
 def _placed(document: Document, folder: Path) -> Document:
     """Return a study file with absolute paths and without former keys, which give a warning."""
     for section, key, new in FORMER_KEYS:
-        if key in (document.content.get(section) or ()):
+        settings = document.content.get(section)
+        if isinstance(settings, dict) and key in settings:
             _warn(document, ((section, key), f"is called {new} now; write {new}"))
     document = _with_new_keys(document)
 

@@ -231,10 +231,10 @@ def main(world: str, out: str, masks: str, *cases: str) -> None:
 
         def keep_mask(
             method: Any, logps: Any, entropies: Any, advantages: Any, mask: Any, step: int,
-            saved=saved, given=given, select=select,
+            number: int, saved=saved, given=given, select=select,
         ):  # fmt: skip
-            # The seed of the trainings here is 0, so that of a step is its number.
-            kept = select(method, logps, entropies, advantages, mask, step)
+            # The seed of the trainings here is 0, so that of a step is the number of those before it.
+            kept = select(method, logps, entropies, advantages, mask, step, number)
             if f"{step}/keep" in saved:
                 return kept  # The meter's parts come after the mini-batch.
             seen = (logps, entropies, advantages, mask, kept)
