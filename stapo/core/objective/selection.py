@@ -243,10 +243,10 @@ def silence_above_entropy(
 
     Source: ours. The paper names adaptive thresholds as future work.
     """
-    check_shapes(mask=mask, logps=logps, entropies=entropies, advantages=advantages)
+    check_shapes(mask=mask, entropies=entropies)
     above = mean_entropy(entropies, mask) - target_entropy
-    if (share := share_of(above, entropy_width, quantile)) == 0.0:
-        return mask.clone()
+    # With a quantile of 0, no entropy is below the threshold.
+    share = share_of(above, entropy_width, quantile)
     return silence_spurious(logps, entropies, advantages, mask, tau_p, share, scope)
 
 
@@ -270,21 +270,10 @@ def silence_towards_entropy(
     Source: ours.
     """
     check_shapes(mask=mask, entropies=entropies)
-    below = target_entropy - mean_entropy(entropies, mask)
-    if below <= 0.0:
-        return silence_above_entropy(
-            logps,
-            entropies,
-            advantages,
-            mask,
-            tau_p,
-            quantile,
-            scope,
-            target_entropy,
-            entropy_width,
-        )
-    share = share_of(below, entropy_width, quantile)
-    return silence_spurious(logps, entropies, -advantages, mask, negative_tau_p, share, scope)
+    above = mean_entropy(entropies, mask) - target_entropy
+    share = share_of(abs(above), entropy_width, quantile)
+    signed, rare = (advantages, tau_p) if above >= 0.0 else (-advantages, negative_tau_p)
+    return silence_spurious(logps, entropies, signed, mask, rare, share, scope)
 
 
 def silence_in_updates(
