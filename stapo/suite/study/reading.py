@@ -67,8 +67,8 @@ CODE: tuple[Place, ...] = (
 """Settings that name a function in a file, `*` for any name."""
 Reader = Callable[[Mapping[str, Any]], dict[str, Any]]
 """Returns what the file that a section names gives."""
-FORMER_KEYS = (("run", "sizes", "models"), ("engine", "sizes", "models"))
-"""Section, former key and key; former ones are read until the next version."""
+FORMER_KEYS: dict[Place, str] = {("run", "sizes"): "models", ("engine", "sizes"): "models"}
+"""Place of a former key -> its name now; former ones are read until the next version."""
 RESOLVED = "work/{study}/studies/{fingerprint}.json"
 VARIABLE = "STAPO_STUDY"
 """Set for the jobs of a study: the file that they read it from."""
@@ -132,23 +132,20 @@ def _loaded(path: Path) -> Document:
     return _placed(load_yaml(path), path.parent)
 
 
-def _with_new_keys(document: Document) -> Document:
-    """Return a study with new keys in place of former ones, without the latter's lines."""
+def _with_new_keys(document: Document, warn: bool = False) -> Document:
+    """Return a study with new keys in place of former ones, which with `warn` give a warning."""
     content = deepcopy(document.content)
-    for section, key, name in FORMER_KEYS:
-        settings = content.get(section)
-        if isinstance(settings, dict) and key in settings:
-            settings.setdefault(name, settings.pop(key))
+    for path, new in FORMER_KEYS.items():
+        for settings, place in matching(content, path):
+            settings.setdefault(new, settings.pop(path[-1]))
+            if warn:
+                _warn(document, (place, f"is called {new} now; write {new}"))
     return Document(content, document.lines)
 
 
 def _placed(document: Document, folder: Path) -> Document:
     """Return a study file with absolute paths and without former keys, which give a warning."""
-    for section, key, new in FORMER_KEYS:
-        settings = document.content.get(section)
-        if isinstance(settings, dict) and key in settings:
-            _warn(document, ((section, key), f"is called {new} now; write {new}"))
-    document = _with_new_keys(document)
+    document = _with_new_keys(document, warn=True)
 
     def absolute(name: str) -> str:
         return os.path.abspath(folder / os.path.expanduser(name))
