@@ -185,18 +185,16 @@ class StapoTrainer(ResumableTrainer):
         # The ranks of one engine generate the responses of all of them.
         engine = self.accelerator.process_index // self.vllm_tensor_parallel_size
         rows = range(engine * number, (engine + 1) * number)
-        number = self.state.global_step if self.rollout_number is None else self.rollout_number
-        return [response_seed(self.args.seed, number, row) for row in rows]
+        step = self.state.global_step if self.rollout_number is None else self.rollout_number
+        return [response_seed(self.args.seed, step, row) for row in rows]
 
     def respond(self, prompts: Sequence[dict[str, Any]], number: int) -> dict[str, Tensor]:
         """Return a rollout of the current weights, outside of a training.
 
         With the seed, `number` determines the random numbers. Each prompt is a row of the data set.
         """
-        self.rollout_number, self._last_loaded_step = (
-            number,
-            -1,
-        )  # A colocated vLLM gets the weights.
+        self.rollout_number = number
+        self._last_loaded_step = -1  # A colocated vLLM gets the weights.
         torch.manual_seed(response_seed(self.args.seed, number, 0))
         inputs = [dict(row) for row in prompts for _ in range(self.num_generations)]
         try:

@@ -3,7 +3,7 @@
 It finds accidents and contradictions: files that are missing, damaged, edited, of other settings or of
 another machine, tables that do not follow from the scores, scores that do not follow from the responses. It
 cannot find somebody who recomputes everything; see `LIMITS`. The folder is somebody else's: nothing in it is
-executed or printed as it is, and nothing is read before `folder.admit` has looked at its kind and model.
+executed or printed as it is, and nothing is read before `folder.admit` has looked at its kind and size.
 """
 
 import tempfile
