@@ -1,4 +1,4 @@
-"""The inside of a worker process that handles untrusted text: it limits itself, and answers lines of JSON.
+"""A worker process that handles untrusted text: it limits itself, and answers lines of JSON.
 
 The kernel ends the process at its limit of memory or processor time. Linux only.
 """
@@ -7,12 +7,26 @@ import json
 import os
 import resource
 import signal
+import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any
 
 START_SECONDS = 60.0
 """Processor time until the first line."""
+
+
+def start(words: Sequence[str], variables: Mapping[str, str]) -> "subprocess.Popen[str]":
+    """Start a module with its arguments as a worker, with more environment variables."""
+    # -P: no file of this directory, such as statistics.py, or of the working directory shadows a library.
+    return subprocess.Popen(
+        [sys.executable, "-P", "-m", *words],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env={**os.environ, **variables},
+    )
 
 
 def limited(memory_bytes: int) -> IO[str]:

@@ -1,10 +1,12 @@
 """Escapes for untrusted text, so that no terminal, browser or Markdown reader interprets it.
 
-Titles, answers, responses, logs and file names are untrusted.
+Titles, answers, responses, logs and file names are untrusted. Unknown names get a similar one.
 """
 
 import html
 import re
+from collections.abc import Iterable
+from difflib import get_close_matches
 
 IGNORED = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\uffa0\U000e0100-\U000e01ef]"
@@ -81,3 +83,9 @@ def markdown(text: str) -> str:
     """Return text as Markdown that shows it literally: without table cells, links, images or HTML."""
     escaped = MARKUP.sub(lambda match: f"{match[0][:-1]}\\{match[0][-1]}", visible(text))
     return html.escape(escaped, quote=False)
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return a similar name that is known, as a question; empty without one."""
+    near = get_close_matches(name, [*known], 1)
+    return f"did you mean {near[0]}? " if near and near[0] != name else ""

@@ -13,6 +13,7 @@ from functools import cache
 from importlib import metadata
 from typing import Any
 
+from stapo.suite.limited import start
 from stapo.suite.repository import ROOT
 
 VERSION = "0.1.25"
@@ -36,12 +37,6 @@ def missing() -> str | None:
         return None
     state = f"reasoning-gym {found[0]} is installed" if found else "reasoning-gym is not installed"
     return f"{state}, {VERSION} is needed: run `make domains`"
-
-
-def command(module: str, *arguments: str) -> list[str]:
-    """Return the command of a worker process."""
-    # -P: no file of this directory, such as statistics.py, or of the working directory shadows a library.
-    return [sys.executable, "-P", "-m", module, *arguments]
 
 
 def environment() -> dict[str, str]:
@@ -94,14 +89,8 @@ def _ask(*request: Any) -> Any:
 @cache
 def _worker() -> "subprocess.Popen[str]":
     """Return the process that makes rows; it ends with this one."""
-    worker = subprocess.Popen(
-        command("stapo.suite.domains.worker", "make", str(MEMORY_BYTES), str(SECONDS)),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        env={**os.environ, **environment()},
-    )
+    words = ("stapo.suite.domains.worker", "make", str(MEMORY_BYTES), str(SECONDS))
+    worker = start(words, environment())
     assert worker.stdout is not None
     worker.stdout.readline()  # "ready"
     return worker

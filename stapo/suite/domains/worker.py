@@ -16,6 +16,7 @@ from typing import Any
 from stapo.core.files import canonical
 from stapo.suite.domains.safety import ANSWERS, REFUSED
 from stapo.suite.limited import limited, serve
+from stapo.suite.text import did_you_mean
 
 FULL_SCORE = 1.0
 """From which an answer counts as right, our choice: what the library promises for its own answers."""
@@ -38,14 +39,13 @@ def faults(asked: list[dict[str, dict[str, Any]]]) -> list[list[str]]:
 
 def _fault(name: str, settings: dict[str, Any]) -> str | None:
     from dataclasses import fields
-    from difflib import get_close_matches
 
     from reasoning_gym.factory import DATASETS
 
     if name in REFUSED:
         return f"{name}: {REFUSED[name]}; choose another task"
     if name not in DATASETS:
-        like = "".join(f"did you mean {near}? " for near in get_close_matches(name, DATASETS, 1))
+        like = did_you_mean(name, DATASETS)
         known = ", ".join(sorted(DATASETS.keys() - REFUSED.keys()))
         return f"{name}: reasoning-gym has no such task; {like}known: {known}"
     takes = [field.name for field in fields(DATASETS[name][1]) if field.name not in NOT_SET]

@@ -14,12 +14,14 @@ import os
 import re
 import signal
 import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from stapo.suite import domains
 from stapo.suite.answers import READERS, Reader, Verifier
 from stapo.suite.bars import bar
+from stapo.suite.limited import start
 from stapo.suite.records.scores import Verdict
 
 SECONDS = 10.0
@@ -132,22 +134,15 @@ def _start(verifier: Verifier) -> "subprocess.Popen[str]":
     """Return a new worker that has finished its imports, so that they do not count as an answer's time."""
     if verifier == "reasoning_gym" and (reason := domains.missing()):
         raise RuntimeError(reason)
-    command = domains.command(*WORKERS[verifier], str(MEMORY_BYTES), str(SECONDS))
+    words = (*WORKERS[verifier], str(MEMORY_BYTES), str(SECONDS))
     # The hash seed fixes the order of sympy's sets, on which rare verdicts depend.
     variables = domains.environment() if verifier == "reasoning_gym" else {"PYTHONHASHSEED": "0"}
-    worker = subprocess.Popen(
-        command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        env={**os.environ, **variables},
-    )
+    worker = start(words, variables)
     assert worker.stdout is not None
     if worker.stdout.readline() != "ready\n":
         _stop(worker)
         told = "the grading worker does not start or misjudges known answers; run"
-        raise RuntimeError(f"{told} {' '.join(command)}")
+        raise RuntimeError(f"{told} {sys.executable} -P -m {' '.join(words)}")
     return worker
 
 

@@ -8,12 +8,13 @@ from typing import Any
 from stapo.core.methods import METHODS, PARTS
 from stapo.core.methods.parts import ARGUMENTS
 from stapo.suite.answers import is_built_in, judged_by_task
-from stapo.suite.study.loader import Place, Problem, did_you_mean
+from stapo.suite.study.loader import Place, Problem
 from stapo.suite.study.method_settings import CLIPS
 from stapo.suite.study.schema import BenchmarkSettings, TrainingSettings
 from stapo.suite.study.sources import DomainData
 from stapo.suite.study.study import BASE_TITLE, Study
 from stapo.suite.tasks import benchmark_definitions, task_faults
+from stapo.suite.text import did_you_mean
 
 RESERVED = {
     "methods": ["base"],

@@ -2,9 +2,8 @@
 
 import errno
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from stapo.core.files import MOST_BYTES
 from stapo.suite.study.fields import IN_WORDS, Strict
-from stapo.suite.text import shorten, visible
+from stapo.suite.text import did_you_mean, shorten, visible
 
 MAX_LINE = 400
 """Maximum characters of an error message."""
@@ -166,12 +165,6 @@ def field_problems(error: ValidationError, raw: Any) -> Iterator[Problem]:
         problems.setdefault(place, {})[description] = None
     for place, messages in problems.items():
         yield place, " or ".join(messages)
-
-
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return a similar name that is known, as a question; empty without one."""
-    near = get_close_matches(name, [*known], 1)
-    return f"did you mean {near[0]}? " if near and near[0] != name else ""
 
 
 def _settings() -> set[str]:
