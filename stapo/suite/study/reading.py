@@ -72,6 +72,8 @@ FORMER_KEYS: dict[Place, str] = {("run", "sizes"): "models", ("engine", "sizes")
 RESOLVED = "work/{study}/studies/{fingerprint}.json"
 VARIABLE = "STAPO_STUDY"
 """Set for the jobs of a study: the file that they read it from."""
+NULL = {"compare"}
+"""Settings whose default is another than null, which they may be."""
 KINDS = {"hub", "path", "gguf", "wheel", "file", "reasoning_gym", "builder"}
 """Settings of a model or of data that say where it comes from; it has one of them."""
 
@@ -99,6 +101,15 @@ def merge(base: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
         both = isinstance(value, Mapping) and isinstance(old, Mapping)
         merged[key] = merge(old, value) if both else value  # type: ignore[arg-type]
     return merged
+
+
+def _without_null(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings without those that are null: what was inherited is removed, and defaults apply."""
+    return {
+        key: _without_null(value) if isinstance(value, Mapping) else value
+        for key, value in settings.items()
+        if value is not None or key in NULL
+    }
 
 
 def read_study(*paths: Path, changes: Mapping[str, Any] | None = None) -> Study:
@@ -221,7 +232,7 @@ def _extended(document: Document, is_read: bool) -> Document:
         raise document.error((("name",), f"{shown(name)}: {message}"))
     merged = reduce(_over, reversed(chain), load_yaml(CATALOGUE))
     merged.content.pop("extends", None)
-    return merged
+    return Document(_without_null(merged.content), merged.lines)
 
 
 def _study(document: Document, is_read: bool) -> Study:

@@ -35,6 +35,7 @@ from stapo.suite.study.reading import (
     resolved_path,
     write_resolved,
 )
+from stapo.suite.study.schema import Interventions
 from stapo.suite.study.study import families
 from stapo.suite.tasks import benchmark_definitions
 
@@ -203,6 +204,21 @@ def test_former_names_of_parts_are_read_with_a_warning_and_stay_recorded(
     number = parts.index(("surrogate", "sapo"))
     warning = f"warning: methods.m{number}.surrogate: soft_gate is called sapo now; write sapo ("
     assert warning in " ".join(warned)
+
+
+def test_null_removes_what_is_inherited(tmp_path):
+    removed = {"interventions": None, "evaluation": {"curve": None}, "benchmarks": {"aime25": None}}
+    content = {"extends": "paper-1.7b", "name": "s", "training": {"instruction": None}, **removed}
+    (tmp_path / "s.yaml").write_text(json.dumps({**content, "run": {"benchmarks": ["aime24"]}}))
+    study = read_study(tmp_path / "s.yaml")
+    assert study.interventions == Interventions()
+    assert study.evaluation.curve is None
+    assert "aime25" not in study.benchmarks
+    assert study.training.instruction == ""
+    # Of a second file and of --config too, although they are merged over the first before its parent.
+    assert read_study(tmp_path / "s.yaml", changes={"methods": None, "compare": None}).methods == {}
+    with pytest.raises(StudyError, match=r"^training.steps: missing; add it \(--config\)"):
+        read_study(tmp_path / "s.yaml", changes={"training": {"steps": None}})
 
 
 def test_only_commits_and_checksums_are_silent(raw_study):
