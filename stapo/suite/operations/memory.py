@@ -42,14 +42,19 @@ SETTING = {
 """Stage -> section and name of the setting that its memory follows most."""
 
 
+def layer_numbers(shape: Shape) -> int:
+    """Return how many numbers of a token a layer keeps for its gradient."""
+    queries, keys = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
+    numbers = KEPT_WIDTHS * shape.hidden + KEPT_HEADS * queries
+    return numbers + KEPT_KEYS * keys + KEPT_GATES * shape.ffn
+
+
 def update_bytes(shape: Shape, tokens: int) -> float:
     """Return what a micro-batch of so many tokens keeps until its gradient is computed."""
-    queries, keys = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
-    layer = KEPT_WIDTHS * shape.hidden + KEPT_HEADS * queries
-    layer += KEPT_KEYS * keys + KEPT_GATES * shape.ffn
     # The gradient of the head is summed apart.
     head_gradient = NUMBER * shape.vocabulary * shape.hidden
-    return NUMBER * tokens * shape.layers * layer + head_bytes(shape, tokens) + head_gradient
+    layers = shape.layers * layer_numbers(shape)
+    return NUMBER * tokens * layers + head_bytes(shape, tokens) + head_gradient
 
 
 def head_bytes(shape: Shape, tokens: int) -> float:

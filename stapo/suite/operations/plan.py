@@ -1,4 +1,4 @@
-"""What a study costs before anything is spent: jobs, hours, GPU-hours, disk, and memory without GPUs.
+"""What a study costs before anything is spent: jobs, hours, GPU-hours, disk and memory.
 
 A first-order model, which reads no files, informs, and refuses nothing. Units are seconds, bytes and
 floating-point operations (FLOPs). Every assumption is a constant below with its source.
@@ -18,6 +18,7 @@ from stapo.core.files import checkpoint_interval
 from stapo.suite.job import Job
 from stapo.suite.jobs import jobs_of
 from stapo.suite.models.shapes import Shape, shape_of
+from stapo.suite.operations.gpu_memory import does_not_fit, gpu_bytes
 from stapo.suite.operations.memory import SETTING, needed_bytes, too_large
 from stapo.suite.operations.status import lines_of, progress, span, table_of
 from stapo.suite.records.arms import MOMENT_ROLLOUTS
@@ -80,6 +81,8 @@ DEVICES = {
     # NVIDIA's white papers: dense bf16 with float32 sums.
     "rtx-3090": Device(71e12, 0.936e12, 24e9),
     "rtx-4090": Device(165e12, 1.008e12, 24e9),
+    "rtx-5090": Device(210e12, 1.792e12, 32e9),
+    "l40s": Device(362e12, 0.864e12, 48e9),
     # Two cores with AVX2, our assumption; the smoke study's updates reach 35 % of it.
     "cpu": Device(1e11, 2e10, 8e9, is_gpu=False),
 }
@@ -213,8 +216,8 @@ def plan(study: Study, gpu: str = "h200", gpus: int = 8) -> dict[tuple[str, str]
     """Return what a study costs, by stage and model.
 
     Of all jobs together: `jobs`, `hours` one after another, `gpu_hours`, and `disk`, the bytes of the results
-    and of one step checkpoint of each training. `memory` are the bytes of the largest job, 0 on GPUs, and for
-    stages of which none are estimated. `gpus` are those of one training; 1 on a CPU.
+    and of one step checkpoint of each training. `memory` are the bytes of the largest job, on GPUs of each of
+    its GPUs, and 0 for stages of which none are estimated. `gpus` are those of one training; 1 on a CPU.
     """
     if gpu not in DEVICES:
         raise StudyError([f"--gpu: unknown device {gpu!r}; known: {', '.join(DEVICES)}"])
@@ -228,10 +231,7 @@ def plan(study: Study, gpu: str = "h200", gpus: int = 8) -> dict[tuple[str, str]
             costs["gpu_hours"] = costs["hours"] * job_gpus
             total = totals.setdefault((job.stage, model), Counter(memory=0))
             total.update(costs)
-            if job.stage in SETTING and not DEVICES[gpu].is_gpu:
-                method = job.name.split("/")[1]
-                needed = needed_bytes(study, job.stage, model, method)
-                total["memory"] = max(total["memory"], int(needed))
+            total["memory"] = max(total["memory"], _memory(study, job, model, DEVICES[gpu], gpus))
     return totals
 
 
@@ -251,6 +251,15 @@ def _cost(study: Study, job: Job, model: str, device: Device, gpus: int) -> tupl
     tokens = responses * MEAN_LENGTH * study.evaluation.max_response_tokens
     # Twice: in work and in results.
     return answer_seconds(study, model, device, responses), 2 * tokens * TEXT_BYTES
+
+
+def _memory(study: Study, job: Job, model: str, device: Device, gpus: int) -> int:
+    """Return the bytes of memory that a job needs, 0 where it is not estimated."""
+    if not device.is_gpu and job.stage in SETTING:
+        return int(needed_bytes(study, job.stage, model, job.name.split("/")[1]))
+    if device.is_gpu and job.stage == "train" and study.training.use_vllm:
+        return int(gpu_bytes(study, model, job.name.split("/")[1], gpus, device.memory))
+    return 0
 
 
 def plan_document(study: Study, gpu: str, gpus: int) -> dict[str, Any]:
@@ -279,16 +288,19 @@ def print_plan(study: Study, gpu: str, gpus: int, console: Console, dollars: flo
         # Trainings beside each other, as many as there is room for.
         whole = (f"{span(3600 * hours / count)} on {count}" for count in (gpus, 8 * gpus))
         console.print(Text(f"if no {gpu} ever waits: {', '.join(whole)}"))
-    on_cpu = not DEVICES[gpu].is_gpu
-    memory = ["GB memory"] * on_cpu
-    table = table_of("", "stage", "model", "jobs", "each", f"hours of {gpu}", "GB disk", *memory)
+    device = DEVICES[gpu]
+    table = table_of(
+        "", "stage", "model", "jobs", "each", f"hours of {gpu}", "GB disk", "GB memory"
+    )
     for (stage, model), cost in costs.items():
         mean = span(3600 * cost["hours"] / cost["jobs"])
         numbers = [f"{cost['gpu_hours']:,.2f}", _gigabytes(cost["disk"])]
-        numbers += [_gigabytes(cost["memory"]) if cost["memory"] else "-"] * on_cpu
+        numbers.append(_gigabytes(cost["memory"]) if cost["memory"] else "-")
         table.add_row(stage, model, str(cost["jobs"]), mean, *numbers)
     console.print(table)
-    for line in too_large(study) if on_cpu else ():
+    for line in (
+        does_not_fit(study, gpu, gpus, device.memory) if device.is_gpu else too_large(study)
+    ):
         console.print(Text(line, style="yellow"), soft_wrap=True)
     for line in (*lines_of("waiting", progress(study)), ESTIMATED):
         console.print(Text(line), style="dim", soft_wrap=True)
