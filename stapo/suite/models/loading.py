@@ -89,7 +89,9 @@ def set_aside(path: Path | str) -> dict[str, Any]:
         fields = read_json(Path(path) / GENERATION)
     except (OSError, DamagedFileError):
         return {}
-    return {k: v for k, v in fields.items() if v is not None and k not in HARMLESS}
+    # Responses are always sampled.
+    ignored = {k: v for k, v in fields.items() if v is not None and k not in HARMLESS}
+    return {k: v for k, v in ignored.items() if (k, v) != ("do_sample", True)}
 
 
 def load_model(path: Path | str, dtype: torch.dtype) -> Any:
