@@ -6,7 +6,7 @@ without an update, in parts that a kill does not lose.
 """
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import sqrt
 from pathlib import Path
 from random import Random
@@ -17,7 +17,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch.nn.functional import pad
 
-from stapo.core.files import replace_file
+from stapo.core.files import replace_file, write
 from stapo.core.methods import Args
 from stapo.core.minibatch import MiniBatch
 from stapo.core.trainer import StapoTrainer, mini_batch
@@ -26,8 +26,9 @@ from stapo.suite.bars import bar
 from stapo.suite.interventions.arms import candidates_of
 from stapo.suite.interventions.gradients import quadrants_of, token_gradients
 from stapo.suite.interventions.job import InterventionJob, make_trainer
+from stapo.suite.interventions.strips import Token, picture
 from stapo.suite.interventions.updates import Rollout
-from stapo.suite.records.interventions import TokenGradient
+from stapo.suite.records.interventions import Quadrant, TokenGradient
 from stapo.suite.study import Study, read_study
 from stapo.suite.training.token_text import text_of
 
@@ -35,6 +36,8 @@ KEPT = ("prompt_ids", "prompt_mask", "completion_ids", "completion_mask", "old_p
         "old_entropies", "advantages", "rewards")  # fmt: skip
 CONTEXT = 12
 """Tokens shown before a token; after it a third as many."""
+AROUND = 80
+"""Tokens of a strip before the first that is silenced; from it on half as many."""
 
 
 def job_of(study: Study, model: str, work: Path, prompts: int) -> InterventionJob:
@@ -116,6 +119,30 @@ def words(
     return lines
 
 
+def strips(
+    rollout: Rollout,
+    kinds: Mapping[Quadrant, Tensor],
+    text: Callable[[Sequence[int]], str],
+    count: int,
+) -> list[tuple[str, list[Token]]]:
+    """Return parts of responses around a silenced token, one of each of `count` responses at random."""
+    silenced, retained = kinds["rare, sure"], kinds["rare, unsure"]
+    rows = silenced.any(dim=1).nonzero().flatten().tolist()
+    shown = []
+    for row in sorted(Random("strips").sample(rows, min(count, len(rows)))):
+        length, middle = int(rollout["completion_mask"][row].sum()), int(silenced[row].nonzero()[0])
+        part = range(max(middle - AROUND, 0), min(middle + AROUND // 2, length))
+        title = f"Tokens {part.start + 1} to {part.stop} of {length} of a response with A > 0"
+        ids, logps = rollout["completion_ids"][row], rollout["old_per_token_logps"][row]
+        kind = {
+            at: "silenced" if silenced[row, at] else "retained" if retained[row, at] else ""
+            for at in part
+        }
+        tokens = [Token(text([int(ids[at])]), float(logps[at].exp()), kind[at]) for at in part]
+        shown.append((title, tokens))
+    return shown
+
+
 def norms(gradients: Sequence[TokenGradient]) -> list[str]:
     """Return the mean norms of the gradients of each quadrant, with standard errors."""
     lines = []
@@ -138,6 +165,8 @@ def main() -> None:
     parser.add_argument("--parts", type=int, help="only the first parts of the mini-batch")
     parser.add_argument("--gradients", type=int, default=12, help="tokens of each quadrant")
     parser.add_argument("--words", type=int, default=30, help="tokens shown of each kind")
+    parser.add_argument("--picture", type=Path, help="SVG file to write, of responses as strips")
+    parser.add_argument("--strips", type=int, default=4, help="responses in the picture")
     given = parser.parse_args()
     study = read_study(given.study)
     work = Path(f"work/tokens/{study.name}")
@@ -152,6 +181,8 @@ def main() -> None:
     for name in ("rare, sure", "rare, unsure"):
         mask = kinds.get(name, torch.zeros_like(batch.mask))
         lines += [name, *words(rollout, mask, text, given.words)]
+    if given.picture and kinds:
+        write(given.picture, picture(strips(rollout, kinds, text, given.strips)).encode())
     print(*lines, "| quadrant | tokens | at the logits | at all weights |", sep="\n", flush=True)  # noqa: T201
     print(*norms(token_gradients(trainer, rollout, s2t, given.gradients, "gradients")), sep="\n")  # noqa: T201
     print(f"candidates {int(candidates_of(batch, float(s2t['tau_p'])).sum())}")  # noqa: T201

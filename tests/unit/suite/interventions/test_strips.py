@@ -1,0 +1,48 @@
+"""Strips of tokens: what is drawn, and that no text of a model leaves its place."""
+
+import xml.etree.ElementTree as ET
+
+from stapo.suite.interventions.strips import WIDTH, Token, picture
+
+SVG = "{http://www.w3.org/2000/svg}"
+HOSTILE = [
+    "</text><script>alert(1)</script>",
+    "&lt;\x1b[2J",
+    "\u202e",
+    "\x00",
+    '" onload="x',
+    "\ud800",
+]
+
+
+def test_all_tokens_are_drawn_once_and_those_of_a_kind_have_an_edge():
+    texts = [f" word{number}" for number in range(40)]
+    kinds = {3: "silenced", 4: "retained"}
+    tokens = [Token(text, 0.5**at, kinds.get(at, "")) for at, text in enumerate(texts)]
+    root = ET.fromstring(picture([("title", tokens)]))
+    lines: dict[str, str] = {}
+    for text in root.iter(f"{SVG}text"):
+        lines[text.get("y")] = lines.get(text.get("y"), "") + (text.text or "")
+    _, title, *rest = lines.values()
+    assert title == "title"
+    assert "".join(rest) == "".join(texts)
+    assert all(len(line) <= WIDTH for line in rest)
+    edges = [box for box in root.iter(f"{SVG}rect") if box.get("fill") == "none"]
+    # Two of them are the legend's.
+    assert [bool(box.get("stroke-dasharray")) for box in edges] == [False, True] * 2
+    fills = [box.get("fill") for box in root.iter(f"{SVG}rect") if box not in edges]
+    fills = fills[-len(tokens) :]
+    assert fills[0] == "#ffffff"
+    assert min(fills) == "#f08228"
+
+
+def test_text_of_a_model_stays_text():
+    drawn = picture(
+        [(text, [Token(text, 0.0, "silenced"), Token("x" * 500, 1.0)]) for text in HOSTILE]
+    )
+    root = ET.fromstring(drawn.encode())
+    assert {child.tag for child in root.iter()} == {
+        f"{SVG}{tag}" for tag in ("svg", "style", "rect", "text")
+    }
+    assert not any("onload" in child.attrib for child in root.iter())
+    assert drawn.isprintable() or set(filter(lambda c: not c.isprintable(), drawn)) == {"\n"}
