@@ -12,7 +12,7 @@ from stapo.suite.evaluation import statistics
 from stapo.suite.evaluation.statistics import AVERAGE, Accuracies, Array, Difference, Interval
 from stapo.suite.jobs import jobs_of
 from stapo.suite.study import Study, TrainingRun
-from stapo.suite.study.files import reader_name
+from stapo.suite.study.functions import reader_name
 
 SHOWN = "aime24"
 BOOTSTRAP_SEED = 0

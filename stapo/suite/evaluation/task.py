@@ -18,7 +18,8 @@ from stapo.suite.hub import HubError, data_set
 from stapo.suite.models.worlds import benchmark_problems
 from stapo.suite.records.responses import AnsweredProblem
 from stapo.suite.study import StudyError
-from stapo.suite.study.files import Row, load, own_code, rows_checksum
+from stapo.suite.study.files import Row, rows_checksum
+from stapo.suite.study.functions import load, own_code
 from stapo.suite.tasks import INSTRUCTION, WRONG_READER, instruction_of, problems_of
 
 if TYPE_CHECKING:

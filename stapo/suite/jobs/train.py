@@ -15,7 +15,7 @@ from stapo.suite.answers import is_built_in
 from stapo.suite.formulas import changed_formulas
 from stapo.suite.job import Job, Jobs, Stage, recorded_in
 from stapo.suite.study import Checkpoint, Study
-from stapo.suite.study.files import function_name
+from stapo.suite.study.functions import function_name
 from stapo.suite.study.method_settings import FORMER_NAMES
 from stapo.suite.study.schema import TrainingSettings
 

@@ -12,7 +12,7 @@ from stapo.suite.answers import is_built_in
 from stapo.suite.operations.model_check import model_lines
 from stapo.suite.repository import STUDIES
 from stapo.suite.study import Study, read_study
-from stapo.suite.study.files import reader_name
+from stapo.suite.study.functions import reader_name
 from stapo.suite.study.reading import NAMED, matching, resolved_content
 from stapo.suite.tasks import instruction_of
 

@@ -19,7 +19,8 @@ from stapo.suite.analysis.artefacts import Artefacts
 from stapo.suite.analysis.tables.cases import context_of
 from stapo.suite.operations.status import table_of
 from stapo.suite.study import Study, StudyError
-from stapo.suite.study.files import module_path, named, selection_arguments, sha256_of
+from stapo.suite.study.files import sha256_of
+from stapo.suite.study.functions import module_path, named, selection_arguments
 from stapo.suite.text import visible
 from stapo.suite.training.selections import with_selection
 

@@ -41,7 +41,7 @@ from stapo.suite.publication.folder import (
     read_published_study,
 )
 from stapo.suite.records.scores import read_identity
-from stapo.suite.study.files import named
+from stapo.suite.study.functions import named
 from stapo.suite.text import shorten, visible
 
 UNREADABLE = (

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from stapo.suite.answers import Setting, built_in, is_built_in
-from stapo.suite.study.files import read_rows, reader_name
+from stapo.suite.study.files import read_rows
+from stapo.suite.study.functions import reader_name
 from stapo.suite.study.loader import Problem
 from stapo.suite.study.sources import FileData
 from stapo.suite.study.study import Study

@@ -21,7 +21,7 @@ from stapo.suite.study.fields import (
     Value,
     off,
 )
-from stapo.suite.study.files import named
+from stapo.suite.study.functions import named
 
 FORMER_NAMES = {
     "clip_cov": "drop_covariant",

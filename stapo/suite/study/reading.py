@@ -37,13 +37,11 @@ from stapo.suite.study.files import (
     gguf_checksum,
     model_checksum,
     model_faults,
-    module_path,
     read_rows,
-    require_name,
     rows_checksum,
-    selection_arguments,
     sha256_of,
 )
+from stapo.suite.study.functions import module_path, require_name, selection_arguments
 from stapo.suite.study.golds import gold_problems
 from stapo.suite.study.loader import (
     Document,

@@ -14,7 +14,8 @@ from stapo.core.methods import BASELINES, METHODS, PARENTS, PARTS, TARGETS, Meth
 from stapo.core.methods.parts import Args
 from stapo.suite.answers import is_built_in, judged_by_task
 from stapo.suite.study.fields import EndTokens, Name, Strict
-from stapo.suite.study.files import RowsFile, named
+from stapo.suite.study.files import RowsFile
+from stapo.suite.study.functions import named
 from stapo.suite.study.method_settings import AllMethods, MethodSettings, origin_of, resolve
 from stapo.suite.study.schema import (
     BenchmarkSettings,

@@ -11,7 +11,7 @@ from trl.rewards import get_soft_overlong_punishment
 
 from stapo.suite.answers import READERS, Setting, built_in, is_built_in
 from stapo.suite.evaluation.grading import grade_all
-from stapo.suite.study.files import load, own_code
+from stapo.suite.study.functions import load, own_code
 from stapo.suite.study.schema import TrainingSettings
 
 RIGHT, WRONG = 1.0, -1.0

@@ -5,7 +5,7 @@ from functools import wraps
 from typing import Any
 
 from stapo.core.methods import Method
-from stapo.suite.study.files import load, named, own_code
+from stapo.suite.study.functions import load, named, own_code
 
 
 def with_selection(method: Method) -> Method:

@@ -9,7 +9,7 @@ from stapo.suite.analysis.formats import Column, Table
 from stapo.suite.exhibits import Exhibit
 from stapo.suite.reference import CONFIDENCE, paper
 from stapo.suite.study import Study
-from stapo.suite.study.files import reader_name
+from stapo.suite.study.functions import reader_name
 
 EXHIBIT = Exhibit(order=100, title="Hyperparameters")
 METHOD_SETTINGS = ("clip_low", "clip_high", "aggregation", "kl_coefficient", "dual_clip")

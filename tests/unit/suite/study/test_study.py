@@ -26,7 +26,7 @@ from stapo.suite.study import (
     read_study,
     study_schema,
 )
-from stapo.suite.study.files import require_name
+from stapo.suite.study.functions import require_name
 from stapo.suite.study.loader import load_yaml
 from stapo.suite.study.method_settings import FORMER_NAMES, NAMED_PARTS
 from stapo.suite.study.reading import (
