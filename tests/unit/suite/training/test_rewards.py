@@ -13,7 +13,7 @@ import training_jobs
 
 from stapo.suite.answers import box_content
 from stapo.suite.models.tiny import build_tokenizer
-from stapo.suite.study import StudyError, files
+from stapo.suite.study import StudyError, functions
 from stapo.suite.study.schema import TrainingSettings
 from stapo.suite.training.rewards import boxed_reward, reward_functions
 
@@ -113,7 +113,7 @@ def test_another_file_or_a_wrong_result_is_refused(own, monkeypatch):
         (reward,) = reward_functions(own(name), build_tokenizer(), [1])
         with pytest.raises(ValueError, match=r"training\.reward: expected 2 finite numbers, found"):
             reward(completions=["a", "b"], completion_ids=[[5], [6]])
-    monkeypatch.setattr(files, "OWN_SECONDS", 0.1)
+    monkeypatch.setattr(functions, "OWN_SECONDS", 0.1)
     for name, error in (
         ("leaving", r"SystemExit\(0\)"),
         ("endless", "TimeoutError.*after 0.1 s.*"),
