@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 PAPER_SILENCED = 0.01
 """Silenced tokens in percent; the paper reports less in nearly all steps."""
+COLLAPSE, EXPLOSION = 0.1, 3.0
+"""Entropy, relative to its reference, below which it has collapsed, and above which it has exploded."""
 
 Need = Literal[
     "vllm", "checkpoints", "interventions", "quadrant-interventions", "method-interventions",

@@ -24,6 +24,7 @@ from rich.text import Text
 from stapo.core.checksums import SUMS
 from stapo.core.files import DamagedFileError, open_file, text_of
 from stapo.suite import paths
+from stapo.suite.exhibits import COLLAPSE, EXPLOSION
 from stapo.suite.job import Job, Jobs
 from stapo.suite.jobs import STAGES, jobs_of
 from stapo.suite.locks import holders
@@ -75,6 +76,8 @@ class Progress:
     """Of a training's last step, in [-1, 1]."""
     entropy: float | None = None
     """Of a training's last step, nats."""
+    entropy_start: float | None = None
+    """Of its first step."""
     acted: int | None = None
     """Steps in which a training's method changed the weight of a token; None where that was not recorded."""
 
@@ -102,9 +105,22 @@ def print_status(study: Study, console: Console) -> bool:
     console.print(_stage_table(study, jobs))
     if trainings := [job for job in jobs if job.stage == "train"]:
         console.print(_training_table(trainings))
+        for line in filter(None, map(unstable, trainings)):
+            console.print(Text(line, style="yellow"), soft_wrap=True)
     for state, line in _notes(jobs):
         console.print(Text(line, style=STYLES.get(state, "")))
     return all(job.state != "failed" for job in jobs)
+
+
+def unstable(job: Progress) -> str:
+    """Return a line about a training whose entropy has left the limits of docs/stability.md, else nothing."""
+    if not job.entropy_start or job.entropy is None:
+        return ""
+    ratio = job.entropy / job.entropy_start
+    if COLLAPSE <= ratio <= EXPLOSION:
+        return ""
+    what = "collapsed" if ratio < COLLAPSE else "exploded"
+    return f"{what}: train {job.name}: its entropy is {ratio:.3g} times that of its first step"
 
 
 def lines_of(state: str, jobs: Sequence[Progress]) -> list[str]:
@@ -242,15 +258,29 @@ def _measured(status: Progress, metrics: Path, steps: int) -> Progress:
     text = text_of(metrics)
     touched = TOUCHED.findall(text)
     acted = sum(share.strip("0.") != "" for share in touched) if touched else None
+    start, _, _ = text.partition("\n")
     for line in reversed(text.split("\n")):
-        with suppress(ValueError, RecursionError):
-            record = json.loads(line)
-            if isinstance(record, dict) and type(step := record.get("step")) is int:
-                values = (record.get(name) for name in ("reward", "entropy"))
-                numbers = [x if isinstance(x, float) and isfinite(x) else None for x in values]
-                status = replace(status, done=step, of=steps, acted=acted)
-                return replace(status, reward=numbers[0], entropy=numbers[1])
+        if (record := _record(line)) is not None:
+            first = _record(start) or {}
+            return replace(
+                status, done=record["step"], of=steps, acted=acted, reward=_finite(record, "reward"),
+                entropy=_finite(record, "entropy"), entropy_start=_finite(first, "entropy"),
+            )  # fmt: skip
     return replace(status, of=steps)
+
+
+def _finite(record: Mapping[str, Any], name: str) -> float | None:
+    value = record.get(name)
+    return value if isinstance(value, float) and isfinite(value) else None
+
+
+def _record(line: str) -> dict[str, Any] | None:
+    """Return the metrics of a step, None where a line has none."""
+    with suppress(ValueError, RecursionError):
+        record = json.loads(line)
+        if isinstance(record, dict) and type(record.get("step")) is int:
+            return record
+    return None
 
 
 def span(seconds: float) -> str:
@@ -283,9 +313,11 @@ def _stage_table(study: Study, jobs: Sequence[Progress]) -> Table:
 
 
 def _training_table(trainings: Sequence[Progress]) -> Table:
-    table = table_of("trainings", "training", "state", "step", "acted in", "reward", "entropy")
+    headings = ("training", "state", "step", "acted in", "reward", "entropy", "at start")
+    table = table_of("trainings", *headings)
     for job in trainings:
-        numbers = ["" if x is None else f"{x:.3f}" for x in (job.reward, job.entropy)]
+        values = (job.reward, job.entropy, job.entropy_start)
+        numbers = ["" if x is None else f"{x:.3f}" for x in values]
         acted = "" if job.acted is None else str(job.acted)
         shown = (job.name, job.state, f"{job.done} of {job.of}", acted, *numbers)
         table.add_row(*map(Text, shown), style=STYLES.get(job.state, ""))

@@ -9,14 +9,12 @@ from stapo.suite.analysis.artefacts import ALL, Artefacts, Trained, models_of, t
 from stapo.suite.analysis.curves import Values, moving_mean, values_of, width_of
 from stapo.suite.analysis.formats import METHOD, MODEL, Column, Table, estimated
 from stapo.suite.evaluation.statistics import Interval, mean_of_seeds, ratio_of_seeds
-from stapo.suite.exhibits import Exhibit
+from stapo.suite.exhibits import COLLAPSE, EXPLOSION, Exhibit
 from stapo.suite.study import Study, TrainingRun
 
 EXHIBIT = Exhibit(order=20, title="Stability")
 START, WARM_UP = 0.01, 0.02
 """Shares of the steps: those at the start, and the warm-up if that of the learning rate is not longer."""
-COLLAPSE, EXPLOSION = 0.1, 3.0
-"""Entropy, relative to its reference, below which it has collapsed, and above which it has exploded."""
 ONE_SEED = "One training seed: values without intervals, and no claim about a method."
 
 

@@ -97,6 +97,21 @@ def test_a_training_that_runs_here_and_for_which_another_study_waits(study, caps
 
 
 @pytest.mark.parametrize(
+    ("last", "what"), [(0.049, "collapsed"), (0.051, None), (1.49, None), (1.51, "exploded")]
+)
+def test_an_entropy_beyond_the_limits_of_stability_is_named(study, last, what):
+    metrics = work_of(study, steps=0) / "metrics.jsonl"
+    for step, entropy in ((1, 0.5), (2, 2.0), (3, last)):
+        append_jsonl(metrics, {"step": step, "reward": 0.25, "entropy": entropy})
+    write(metrics, metrics.read_bytes() + b'{"step": 4, "entr')  # Being written.
+    training, stream = of_stage(study), io.StringIO()
+    assert (training.done, training.entropy, training.entropy_start) == (3, last, 0.5)
+    print_status(study, Console(file=stream, width=80))
+    lines = [line for line in stream.getvalue().splitlines() if "of its first step" in line]
+    assert [line.partition(":")[0] for line in lines] == [what] * bool(what)
+
+
+@pytest.mark.parametrize(
     ("text", "state", "note"),
     [
         ("", "stopped", KILLED),
