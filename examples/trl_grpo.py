@@ -46,5 +46,7 @@ class S2TTrainer(GRPOTrainer):
         )  # fmt: skip
         first = own * self.accelerator.process_index
         rollout["tool_mask"] = keep[first : first + own, :width].long()
+        share = 1 - keep.sum() / tables[2].sum()
+        self._metrics["train"]["silenced_fraction"].append(share.item())
         rollout["num_items_in_batch"] = keep.sum()  # Divisor of the loss "dapo".
         return rollout
