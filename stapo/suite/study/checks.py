@@ -24,6 +24,7 @@ RESERVED = {
 """Section -> names of something else in paths or tables."""
 MAX_CELLS = 50_000
 """Maximum number of score files of a study; Snakemake keeps a job for each in memory."""
+NO_INTERVENTIONS = " (`interventions: null` makes none)"
 
 
 def slug(name: str) -> str:
@@ -252,7 +253,9 @@ def _others(study: Study) -> Iterator[Problem]:
     section = study.interventions
     if section.checkpoints:
         known = [str(checkpoint) for checkpoint in study.checkpoints()]
-        yield from _unknown(("interventions", "checkpoints"), section.checkpoints, known)
+        yield from _unknown(
+            ("interventions", "checkpoints"), section.checkpoints, known, NO_INTERVENTIONS
+        )
         usable = [
             name for name, preset in METHODS.items() if preset.part("selection").silences_candidates
         ]
