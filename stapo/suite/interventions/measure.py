@@ -149,7 +149,8 @@ def norms(gradients: Sequence[TokenGradient]) -> list[str]:
     for quadrant in dict.fromkeys(gradient.quadrant for gradient in gradients):
         tokens = [gradient for gradient in gradients if gradient.quadrant == quadrant]
         means = [
-            f"{mean(values):.2f} ± {stdev(values) / sqrt(len(values)):.2f}"
+            f"{mean(values):.2f}"
+            + (f" ± {stdev(values) / sqrt(len(values)):.2f}" if len(values) > 1 else "")
             for values in ([g.at_logits for g in tokens], [g.at_weights for g in tokens])
         ]
         lines.append(f"| {quadrant} | {len(tokens)} | {means[0]} | {means[1]} |")
@@ -183,6 +184,8 @@ def main() -> None:
         lines += [name, *words(rollout, mask, text, given.words)]
     if given.picture and kinds:
         write(given.picture, picture(strips(rollout, kinds, text, given.strips)).encode())
+    elif given.picture:
+        lines.append(f"no token would be silenced; {given.picture} was not written")
     print(*lines, "| quadrant | tokens | at the logits | at all weights |", sep="\n", flush=True)  # noqa: T201
     print(*norms(token_gradients(trainer, rollout, s2t, given.gradients, "gradients")), sep="\n")  # noqa: T201
     print(f"candidates {int(candidates_of(batch, float(s2t['tau_p'])).sum())}")  # noqa: T201

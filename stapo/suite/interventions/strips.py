@@ -67,7 +67,7 @@ def _lines(tokens: Sequence[Token]) -> list[list[Token]]:
     lines, room = list[list[Token]](), 0
     for token in tokens:
         text = visible(token.text.replace("\n", "\u21b5").replace("\t", "\u21e5"))[:WIDTH]
-        if len(text) > room:
+        if not lines or len(text) > room:
             lines.append([])
             room = WIDTH
         lines[-1].append(replace(token, text=text))

@@ -258,7 +258,8 @@ def _memory(study: Study, job: Job, model: str, device: Device, gpus: int) -> in
     if not device.is_gpu and job.stage in SETTING:
         return int(needed_bytes(study, job.stage, model, job.name.split("/")[1]))
     if device.is_gpu and job.stage == "train" and study.training.use_vllm:
-        return int(gpu_bytes(study, model, job.name.split("/")[1], gpus, device.memory))
+        needed = gpu_bytes(study, model, job.name.split("/")[1], gpus, device.memory)
+        return int(needed) if needed < inf else 0
     return 0
 
 

@@ -113,10 +113,13 @@ def print_status(study: Study, console: Console) -> bool:
 
 
 def unstable(job: Progress) -> str:
-    """Return a line about a training whose entropy has left the limits of docs/stability.md, else nothing."""
-    if not job.entropy_start or job.entropy is None:
+    """Return a line about a training whose last entropy, beside its first, is beyond the limits, or nothing.
+
+    docs/stability.md has the limits, there of moving means.
+    """
+    if job.entropy is None or (job.entropy_start or 0) <= 0:
         return ""
-    ratio = job.entropy / job.entropy_start
+    ratio = job.entropy / (job.entropy_start or 1)
     if COLLAPSE <= ratio <= EXPLOSION:
         return ""
     what = "collapsed" if ratio < COLLAPSE else "exploded"

@@ -30,6 +30,7 @@ KINDS = dict.fromkeys(
 
 READER = YAML(typ="safe", pure=True)
 TEXT_TAG = "tag:yaml.org,2002:str"
+NULL_TAG = "tag:yaml.org,2002:null"
 
 Place = tuple[str | int, ...]
 """Path of keys and indices to a value."""
@@ -139,6 +140,8 @@ def _lines(node: Node, name: str, place: str, seen: set[Node]) -> Iterator[tuple
         here = f"{place}.{key}" if place else str(key)
         if inner in seen:
             raise StudyError([f"{line}: {here}: an alias; write the value itself"])
+        if inner.tag == NULL_TAG and not inner.value:
+            raise StudyError([f"{line}: {here}: no value; `null` removes what is inherited"])
         seen.add(inner)
         yield here, line
         yield from _lines(inner, name, here, seen)

@@ -12,7 +12,7 @@ cluster or outlive their Snakemake continue with the version that they were star
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from functools import reduce
 from pathlib import Path
@@ -67,6 +67,8 @@ Reader = Callable[[Mapping[str, Any]], dict[str, Any]]
 """Returns what the file that a section names gives."""
 FORMER_KEYS: dict[Place, str] = {("run", "sizes"): "models", ("engine", "sizes"): "models"}
 """Place of a former key -> its name now; former ones are read until the next version."""
+OUTER = {"title", "description", "default"}
+"""Of the JSON schema of a setting, what is said of it and not of its type."""
 RESOLVED = "work/{study}/studies/{fingerprint}.json"
 VARIABLE = "STAPO_STUDY"
 """Set for the jobs of a study: the file that they read it from."""
@@ -88,26 +90,23 @@ NOTHING_TRAINED: dict[str, Any] = {
 def merge(base: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
     """Merge as Snakemake merges configuration files: mappings deeply, everything else replaced.
 
-    So is a mapping whose kind changes: what comes from the Hub has nothing of what a builder makes.
+    So is a mapping whose kind changes: what comes from the Hub has nothing of what a builder makes. Null
+    removes a setting.
     """
-    kinds, others = (KINDS & settings.keys() for settings in (base, update))
+    kinds, others = (
+        {kind for kind in KINDS if settings.get(kind) is not None} for settings in (base, update)
+    )
     if kinds and others and kinds.isdisjoint(others):
         return dict(update)
     merged = dict(base)
     for key, value in update.items():
         old = merged.get(key)
+        if value is None and old is not None and key not in NULL:
+            del merged[key]
+            continue
         both = isinstance(value, Mapping) and isinstance(old, Mapping)
         merged[key] = merge(old, value) if both else value  # type: ignore[arg-type]
     return merged
-
-
-def _without_null(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings without those that are null: what was inherited is removed, and defaults apply."""
-    return {
-        key: _without_null(value) if isinstance(value, Mapping) else value
-        for key, value in settings.items()
-        if value is not None or key in NULL
-    }
 
 
 def read_study(*paths: Path, changes: Mapping[str, Any] | None = None) -> Study:
@@ -118,14 +117,14 @@ def read_study(*paths: Path, changes: Mapping[str, Any] | None = None) -> Study:
     given = dict(changes or {})
     config = Document(given, dict.fromkeys(_places(given), "--config"))
     documents = [*map(_loaded, paths), _placed(config, Path.cwd())]
-    return _study(_extended(reduce(_over, documents, Document()), True), is_read=True)
+    return _study(_extended(documents, True), is_read=True)
 
 
 def parse_study(raw: Mapping[str, Any]) -> Study:
     """Return a study, merged over what it extends and over the catalogue; its files are not read."""
     if not isinstance(raw, Mapping):
         raise StudyError(["expected a mapping with name, training, run, ..."])
-    return _study(_extended(_with_new_keys(Document(dict(raw))), False), is_read=False)
+    return _study(_extended([_with_new_keys(Document(dict(raw)))], False), is_read=False)
 
 
 def _places(given: Mapping[str, Any], above: str = "") -> Iterator[str]:
@@ -204,11 +203,12 @@ def _over(base: Document, update: Document) -> Document:
     return Document(merge(base.content, update.content), base.lines | update.lines)
 
 
-def _extended(document: Document, is_read: bool) -> Document:
-    """Return a study merged over the one that it extends, and so on, down to the catalogue.
+def _extended(documents: Sequence[Document], is_read: bool) -> Document:
+    """Return the files of a study merged over the one that it extends, and so on, down to the catalogue.
 
     A name means a study of `workflows/studies`; with `is_read`, an absolute path any other file.
     """
+    document = reduce(_over, documents, Document())
     if "extends" in document.content and "name" not in document.content:
         # Its results would be written among those of the study that it extends.
         message = "name missing; a study that extends another has one of its own"
@@ -228,9 +228,10 @@ def _extended(document: Document, is_read: bool) -> Document:
     if name in [parent.content.get("name") for parent in chain[1:]]:
         message = "the study that it extends has this name, and results; choose another"
         raise document.error((("name",), f"{shown(name)}: {message}"))
-    merged = reduce(_over, reversed(chain), load_yaml(CATALOGUE))
+    # One after another: a null in a first file removes what it inherits, not what a later file says.
+    merged = reduce(_over, [*reversed(chain[1:]), *documents], load_yaml(CATALOGUE))
     merged.content.pop("extends", None)
-    return Document(_without_null(merged.content), merged.lines)
+    return merged
 
 
 def _study(document: Document, is_read: bool) -> Study:
@@ -391,7 +392,20 @@ def study_schema() -> dict[str, Any]:
     }
     for part in (schema, *schema["$defs"].values()):
         part.pop("required", None)
+        part["properties"] = {key: _nullable(value) for key, value in part["properties"].items()}
     return schema
+
+
+def _nullable(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of a setting that may also be null, as may the entries of a mapping."""
+    for key in ("additionalProperties", "patternProperties"):
+        if isinstance(value := schema.get(key), dict):
+            is_one = key == "additionalProperties"
+            schema[key] = (
+                _nullable(value) if is_one else {k: _nullable(v) for k, v in value.items()}
+            )
+    outer = {key: schema.pop(key) for key in [*schema] if key in OUTER}
+    return {**outer, "anyOf": [schema, {"type": "null"}]}
 
 
 def resolved_path(study: Study) -> str:

@@ -31,7 +31,7 @@ def study_of(name, changes):
         ("quickstart/gsm8k.yaml", {"training": {"micro_batch_tokens": 131072}}, 24e9,
          ("training", "micro_batch_tokens", 65536)),
         ("quickstart/gsm8k.yaml", {"engine": {"vllm_gpu_memory": 0.9}}, 24e9,
-         ("engine", "models", "0.5B-instruct", "vllm_gpu_memory", 0.5)),
+         ("engine", "models", "0.5B-instruct", "vllm_gpu_memory", 0.65)),
         ("quickstart/single-gpu.yaml", {}, 24e9, 4),
         ("paper/paper.yaml", {"run": {"models": ["14B"]}}, 8e9, "choose a smaller model"),
     ],
@@ -54,6 +54,18 @@ def test_a_training_that_does_not_fit_is_named_with_what_fits(name, changes, mem
         assert [*does_not_fit(study_of(name, changed), "gpu", 1, memory)] == []
     else:
         assert remedy in lines[0]
+
+
+def test_a_remedy_keeps_the_other_settings_of_a_model_and_can_start():
+    study = study_of("paper/paper.yaml", {"run": {"models": ["8B"]}})  # Of two GPUs an engine.
+    (line, *_) = does_not_fit(study, "gpu", 8, 48e9)
+    assert line.endswith("; set engine.models.8B.vllm_gpu_memory: 0.5")
+    (line, *_) = does_not_fit(study, "gpu", 1, 141e9)
+    assert line.startswith("train 8B: vLLM does not start on 2 of 1 gpu with 0.65 of their memory;")
+    assert line.endswith("give each training 4 GPUs (--gpus 4)")
+    small = study_of("quickstart/single-gpu.yaml", {"engine": {"vllm_gpu_memory": 0.1}})
+    (line,) = does_not_fit(small, "gpu", 4, 24e9)
+    assert "set engine.models.1.7B.vllm_gpu_memory: 0." in line
 
 
 def test_weights_that_do_not_fit_into_vllm_are_named():

@@ -215,8 +215,13 @@ def test_null_removes_what_is_inherited(tmp_path):
     assert study.evaluation.curve is None
     assert "aime25" not in study.benchmarks
     assert study.training.instruction == ""
-    # Of a second file and of --config too, although they are merged over the first before its parent.
-    assert read_study(tmp_path / "s.yaml", changes={"methods": None, "compare": None}).methods == {}
+    # Of --config too, and what it adds does not bring back what the file removed.
+    changes = {"methods": None, "compare": None, "interventions": {"repetitions": 4}}
+    changed = read_study(tmp_path / "s.yaml", changes=changes)
+    assert changed.methods == {}
+    assert changed.interventions == Interventions(repetitions=4)
+    with pytest.raises(StudyError, match=r"training.lerning_rate: unknown key; did you mean"):
+        read_study(tmp_path / "s.yaml", changes={"training": {"lerning_rate": None}})
     with pytest.raises(StudyError, match=r"^training.steps: missing; add it \(--config\)"):
         read_study(tmp_path / "s.yaml", changes={"training": {"steps": None}})
 
