@@ -63,7 +63,8 @@ def test_a_remedy_keeps_the_other_settings_of_a_model_and_can_start():
     (line, *_) = does_not_fit(study, "gpu", 1, 141e9)
     assert line.startswith("train 8B: vLLM does not start on 2 of 1 gpu with 0.65 of their memory;")
     assert line.endswith("give each training 4 GPUs (--gpus 4)")
-    small = study_of("quickstart/single-gpu.yaml", {"engine": {"vllm_gpu_memory": 0.1}})
+    engine = {"models": {"1.7B": {"vllm_gpu_memory": 0.1}}}  # Less than the weights.
+    small = study_of("quickstart/single-gpu.yaml", {"engine": engine})
     (line,) = does_not_fit(small, "gpu", 4, 24e9)
     assert "set engine.models.1.7B.vllm_gpu_memory: 0." in line
 
