@@ -220,8 +220,8 @@ def test_null_removes_what_is_inherited(tmp_path):
     changed = read_study(tmp_path / "s.yaml", changes=changes)
     assert changed.methods == {}
     assert changed.interventions == Interventions(repetitions=4)
-    with pytest.raises(StudyError, match=r"training.lerning_rate: unknown key; did you mean"):
-        read_study(tmp_path / "s.yaml", changes={"training": {"lerning_rate": None}})
+    with pytest.raises(StudyError, match=r"training.learning_rates: unknown key; did you mean"):
+        read_study(tmp_path / "s.yaml", changes={"training": {"learning_rates": None}})
     with pytest.raises(StudyError, match=r"^training.steps: missing; add it \(--config\)"):
         read_study(tmp_path / "s.yaml", changes={"training": {"steps": None}})
 
