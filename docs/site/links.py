@@ -7,7 +7,8 @@ from posixpath import dirname, join, normpath, relpath
 from stapo.suite.repository import ROOT
 
 FENCE = re.compile(r"(^ *```.*?^ *``` *$)", flags=re.DOTALL | re.MULTILINE)
-LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)\s]+)\)")
+LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
+"""Of a page, or with an exclamation mark of an image."""
 REPOSITORY = re.compile(r"^repository(?:-code)?: *[\"']?(https://[^\s\"']+)", flags=re.MULTILINE)
 
 
@@ -32,7 +33,7 @@ def with_links(text: str, page: str, address: str | None, shown: dict[str, str])
     source = next((file for file, where in shown.items() if where == page), f"docs/{page}")
 
     def replaced(match: re.Match[str]) -> str:
-        words, target = match.groups()
+        mark, words, target = match.groups()
         path, _, fragment = target.partition("#")
         if not path or ":" in target:
             return match[0]
@@ -41,7 +42,7 @@ def with_links(text: str, page: str, address: str | None, shown: dict[str, str])
             return match[0]
         on_site = shown.get(file) or (file[5:] if file.startswith("docs/") else None)
         if on_site:
-            return f"[{words}]({relpath(on_site, dirname(page) or '.')}{'#' * bool(fragment)}{fragment})"
+            return f"{mark}[{words}]({relpath(on_site, dirname(page) or '.')}{'#' * bool(fragment)}{fragment})"
         if not (ROOT / file).exists():
             raise FileNotFoundError(f"{source}: no file {file}")
         if address:
