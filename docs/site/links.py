@@ -42,7 +42,8 @@ def with_links(text: str, page: str, address: str | None, shown: dict[str, str])
             return match[0]
         on_site = shown.get(file) or (file[5:] if file.startswith("docs/") else None)
         if on_site:
-            return f"{mark}[{words}]({relpath(on_site, dirname(page) or '.')}{'#' * bool(fragment)}{fragment})"
+            place = relpath(on_site, dirname(page) or ".")
+            return f"{mark}[{words}]({place}{'#' * bool(fragment)}{fragment})"
         if not (ROOT / file).exists():
             raise FileNotFoundError(f"{source}: no file {file}")
         if address:
