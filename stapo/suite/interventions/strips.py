@@ -55,7 +55,8 @@ def picture(strips: Sequence[tuple[str, Sequence[Token]]]) -> str:
             shapes += _line(line, y)
             y += LINE
         y += LINE // 2
-    size = f'width="{WIDTH * SIZE + 2 * MARGIN:.0f}" height="{y}"'
+    width = round(WIDTH * SIZE + 2 * MARGIN)
+    size = f'width="{width}" height="{y}" viewBox="0 0 {width} {y}"'
     start = f'<svg xmlns="http://www.w3.org/2000/svg" {size}><style>{STYLE}</style>'
     return "\n".join(
         [start, '<rect width="100%" height="100%" fill="white"/>', *shapes, "</svg>\n"]
