@@ -13,7 +13,8 @@ from stapo.suite.operations.model_check import model_lines
 from stapo.suite.repository import STUDIES
 from stapo.suite.study import Study, read_study
 from stapo.suite.study.functions import reader_name
-from stapo.suite.study.reading import NAMED, matching, resolved_content
+from stapo.suite.study.named_files import NAMED
+from stapo.suite.study.reading import matching, resolved_content
 from stapo.suite.tasks import instruction_of
 
 

@@ -32,16 +32,6 @@ from stapo.core.methods import METHODS
 from stapo.suite import domains
 from stapo.suite.repository import CATALOGUE, STUDIES
 from stapo.suite.study.checks import cross_problems
-from stapo.suite.study.files import (
-    SOLUTION_COLUMNS,
-    gguf_checksum,
-    model_checksum,
-    model_faults,
-    read_rows,
-    rows_checksum,
-    sha256_of,
-)
-from stapo.suite.study.functions import module_path, require_name, selection_arguments
 from stapo.suite.study.golds import gold_problems
 from stapo.suite.study.loader import (
     Document,
@@ -54,17 +44,10 @@ from stapo.suite.study.loader import (
     shown_path,
 )
 from stapo.suite.study.method_settings import NAMED_PARTS, NEW_NAMES
+from stapo.suite.study.named_files import CODE, NAMED
 from stapo.suite.study.sources import DomainData
 from stapo.suite.study.study import Study
 
-CODE: tuple[Place, ...] = (
-    ("methods", "*", "selection"),
-    ("training", "reward"),
-    ("benchmarks", "*", "answer"),
-)
-"""Settings that name a function in a file, `*` for any name."""
-Reader = Callable[[Mapping[str, Any]], dict[str, Any]]
-"""Returns what the file that a section names gives."""
 FORMER_KEYS: dict[Place, str] = {("run", "sizes"): "models", ("engine", "sizes"): "models"}
 """Place of a former key -> its name now; former ones are read until the next version."""
 OUTER = {"title", "description", "default"}
@@ -315,57 +298,6 @@ def _problems_of_files(study: Study, content: dict[str, Any], is_read: bool) -> 
                     message = f"expected {section[key]}, found {given[key]}"
                     yield place, f"{key}: {message}; if this is intended, write the found value"
             section |= given
-
-
-def _rows(section: Mapping[str, Any]) -> dict[str, Any]:
-    """Return number and checksum of rows; of a benchmark, no question may be repeated."""
-    rows = read_rows(Path(section["file"]), is_unique="samples" in section)
-    return {"rows": len(rows), "sha256": rows_checksum(rows)}
-
-
-def _model(section: Mapping[str, Any]) -> dict[str, Any]:
-    folder = Path(section["path"])
-    if errors := model_faults(folder):
-        raise StudyError(errors)
-    return {"sha256": model_checksum(folder)}
-
-
-def _solutions(section: Mapping[str, Any]) -> dict[str, Any]:
-    read_rows(Path(section["file"]), columns=SOLUTION_COLUMNS)
-    return {"sha256": sha256_of(Path(section["file"]))}
-
-
-def _selection(section: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the checksum of a token selection, and its arguments with the defaults of those not given."""
-    reference = section["selection"]
-    taken = selection_arguments(reference, section.get("selection_args", {}))
-    return {"selection_args": taken, "selection_sha256": sha256_of(module_path(reference))}
-
-
-def _code(key: str) -> Reader:
-    """Return what gives the checksum of the file of a function."""
-
-    def read(section: Mapping[str, Any]) -> dict[str, Any]:
-        require_name(section[key])
-        return {f"{key}_sha256": sha256_of(module_path(section[key]))}
-
-    return read
-
-
-NAMED: dict[Place, tuple[tuple[str, ...], Reader]] = {
-    ("benchmarks", "*", "file"): (("rows", "sha256"), _rows),
-    ("data", "file"): (("rows", "sha256"), _rows),
-    ("models", "*", "path"): (("sha256",), _model),
-    ("models", "*", "gguf"): (
-        ("sha256",),
-        lambda section: {"sha256": gguf_checksum(Path(section["gguf"]))},
-    ),
-    ("models", "*", "supervised", "file"): (("sha256",), _solutions),
-    ("methods", "*", "selection"): (("selection_sha256",), _selection),
-    ("training", "reward"): (("reward_sha256",), _code("reward")),
-    ("benchmarks", "*", "answer"): (("answer_sha256",), _code("answer")),
-}
-"""Setting that names a file -> settings that its content gives and a study may state, and their reader."""
 
 
 def resolved_content(study: Study) -> dict[str, Any]:
