@@ -32,7 +32,7 @@ BLOCK = re.compile(r"^```(\S*)[^\n]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
 BLOCKS = [found for page in PAGES for found in BLOCK.findall(page.read_text())]
 """Language and content."""
 COMMAND = re.compile(r"(?:[A-Z_]+=\S+ )*(stapo|snakemake|make|python)(?: |$)")
-NOT_HERE = ("stapo fetch workflows/studies/paper/paper.yaml", "stapo compare results/paper-1.7b")
+NOT_HERE = ("stapo fetch workflows/studies/paper/paper.yaml", "stapo compare results/paper-v3")
 """Starts of commands that need models, prompts or benchmarks of the Hub, or a training on a cluster."""
 BASE = "results/smoke/models/tiny/base"
 

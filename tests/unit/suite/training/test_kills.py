@@ -9,6 +9,7 @@ import random
 import signal
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -58,7 +59,9 @@ def main(world: Path, out: Path) -> None:
         return max((step_of(path) for path in step_checkpoints(work)), default=0)
 
     def writing() -> bool:
-        return any((work / ASIDE).glob("checkpoint-*"))
+        with suppress(FileNotFoundError):  # It may go while it is read.
+            return any((work / ASIDE).glob("checkpoint-*"))
+        return False
 
     for kill in range(KILLS):
         process, before, started = child(), newest(), time.monotonic()
