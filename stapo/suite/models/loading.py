@@ -89,9 +89,12 @@ def set_aside(path: Path | str) -> dict[str, Any]:
         fields = read_json(Path(path) / GENERATION)
     except (OSError, DamagedFileError):
         return {}
-    # Responses are always sampled.
-    ignored = {k: v for k, v in fields.items() if v is not None and k not in HARMLESS}
-    return {k: v for k, v in ignored.items() if (k, v) != ("do_sample", True)}
+    return {
+        key: value
+        for key, value in fields.items()
+        # Responses are always sampled.
+        if value is not None and key not in HARMLESS and (key, value) != ("do_sample", True)
+    }
 
 
 def load_model(path: Path | str, dtype: torch.dtype) -> Any:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from math import ceil, gcd, inf, log2
 
 from stapo.suite.models.shapes import Shape, shape_of
-from stapo.suite.operations.memory import NUMBER, STATES, USABLE, head_bytes, layer_numbers
+from stapo.suite.operations.memory import NUMBER, STATES, USABLE, halved, head_bytes, layer_numbers
 from stapo.suite.study import Study
 from stapo.suite.study.schema import ModelEngine
 
@@ -92,11 +92,8 @@ def _largest(study: Study, model: str, gpus: int, memory: float) -> float:
 
 def _remedies(study: Study, model: str, gpus: int) -> Iterator[tuple[str, Study, int]]:
     """Yield what may make a training fit: words, and the changed study or number of GPUs."""
-    training, engine = study.training, study.engine_of(model)
-    for power in range(int(log2(training.micro_batch_tokens)), 9, -1):
-        change = {"micro_batch_tokens": 2**power}
-        changed = study.model_copy(update={"training": training.model_copy(update=change)})
-        yield f"set training.micro_batch_tokens: {2**power}", changed, gpus
+    yield from ((words, changed, gpus) for words, changed in halved(study, "train"))
+    engine = study.engine_of(model)
     given = study.engine.models.get(model, ModelEngine())
     for share in SHARES:
         if share != engine.vllm_gpu_memory:

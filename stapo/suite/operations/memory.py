@@ -130,10 +130,16 @@ def too_large(study: Study, stages: Iterable[str] = SETTING) -> Iterator[str]:
 
 def _remedy(study: Study, stage: str, model: str, methods: Iterable[str], room: float) -> str:
     """Return what makes jobs fit: the largest power of two for the setting of their stage, from 32."""
+    for words, smaller in halved(study, stage):
+        if all(needed_bytes(smaller, stage, model, method) <= room for method in methods):
+            return words
+    return "choose a smaller model, or shorter or fewer responses at a time"
+
+
+def halved(study: Study, stage: str) -> Iterator[tuple[str, Study]]:
+    """Yield words and study with ever smaller powers of two, down to 32, of the setting of a stage."""
     section, name = SETTING[stage]
     given = getattr(study, section)
     for power in range(int(log2(getattr(given, name))), 4, -1):
-        smaller = study.model_copy(update={section: given.model_copy(update={name: 2**power})})
-        if all(needed_bytes(smaller, stage, model, method) <= room for method in methods):
-            return f"set {section}.{name}: {2**power}"
-    return "choose a smaller model, or shorter or fewer responses at a time"
+        changed = given.model_copy(update={name: 2**power})
+        yield f"set {section}.{name}: {2**power}", study.model_copy(update={section: changed})

@@ -117,9 +117,10 @@ def unstable(job: Progress) -> str:
 
     docs/stability.md has the limits, there of moving means.
     """
-    if job.entropy is None or (job.entropy_start or 0) <= 0:
+    start = job.entropy_start or 0.0
+    if job.entropy is None or start <= 0:
         return ""
-    ratio = job.entropy / (job.entropy_start or 1)
+    ratio = job.entropy / start
     if COLLAPSE <= ratio <= EXPLOSION:
         return ""
     what = "collapsed" if ratio < COLLAPSE else "exploded"
