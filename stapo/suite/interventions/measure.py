@@ -182,8 +182,9 @@ def main() -> None:
     for name in ("rare, sure", "rare, unsure"):
         mask = kinds.get(name, torch.zeros_like(batch.mask))
         lines += [name, *words(rollout, mask, text, given.words)]
-    if given.picture and kinds:
-        write(given.picture, picture(strips(rollout, kinds, text, given.strips)).encode())
+    shown = strips(rollout, kinds, text, given.strips) if kinds else []
+    if given.picture and shown:
+        write(given.picture, picture(shown).encode())
     elif given.picture:
         lines.append(f"no token would be silenced; {given.picture} was not written")
     print(*lines, "| quadrant | tokens | at the logits | at all weights |", sep="\n", flush=True)  # noqa: T201
