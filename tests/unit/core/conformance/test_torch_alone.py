@@ -24,6 +24,27 @@ def test_objective_and_kit_need_torch_alone():
     run_alone("import pytorch_loop, stapo.core.conformance, stapo.core.objective")
 
 
+JUDGED = """
+import torch, types, pytorch_loop
+from stapo.core.conformance import Update
+from stapo.core.conformance.__main__ import main
+def update(batch, partition, method):
+    leaf = batch.logps.clone().requires_grad_()
+    rows = [torch.tensor(rows) for rank in partition for rows in rank]
+    tables = batch.old_logps, batch.old_entropies, batch.advantages, batch.mask
+    limits = method.arguments_of("selection")
+    return Update(pytorch_loop.accumulate(lambda rows: leaf[rows], *tables, rows, **limits), leaf.grad)
+sys.modules["mine"] = types.SimpleNamespace(update=update)
+sys.exit(main([TRAINER]))
+"""
+
+
+def test_the_kit_judges_a_trainer_where_torch_alone_is_installed():
+    run_alone(JUDGED.replace("TRAINER", "'mine:update'"))
+    assert "AttributeError" in run_alone(JUDGED.replace("TRAINER", "'mine:absent'"), code=2)
+    assert "usage: " in run_alone(JUDGED.replace("TRAINER", ""), code=2)
+
+
 def test_the_command_line_says_what_to_install():
     said = run_alone('import runpy; runpy.run_module("stapo", run_name="__main__")', code=2)
     line = r"stapo: \w+ is not installed; in a clone: pip install '\.\[suite\]'\n"
