@@ -9,7 +9,7 @@ export TOKENIZERS_PARALLELISM := false
 # Not the installed scripts: their first line fails if the path contains spaces or dollars.
 RUN := python -P -m
 
-.PHONY: help setup venv setup-gpu domains smoke real test test-all test-cpus test-vllm test-torch test-torch-oldest test-torch-newest mutants gpu lint site lock
+.PHONY: help setup venv setup-gpu domains smoke real test test-all test-cpus test-vllm test-torch test-torch-oldest test-torch-newest mutants gpu lint site dist lock
 .DELETE_ON_ERROR:
 
 help: ## list all targets
@@ -83,6 +83,9 @@ lint: setup ## run ruff, snakefmt, mypy and the spell check
 site: setup ## build the documentation as a site in site/; a link that leads nowhere is an error
 	NO_MKDOCS_2_WARNING=1 $(RUN) mkdocs build --strict
 	@$(if $(filter site,$(MAKECMDGOALS)),echo "next: python -m http.server --directory site (search needs a server; all else opens from the files)")
+
+dist: setup ## build the release, sdist and wheel, in dist/
+	requirements/dist.sh
 
 lock: ## update the lock files from pyproject.toml
 	requirements/lock.sh

@@ -1,6 +1,7 @@
 """A release: sdist and wheel can be built, are complete, and run where they are installed."""
 
-import shutil
+import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,6 @@ from programs import python, ran
 
 from stapo.suite.repository import ROOT
 
-BUILD = "import setuptools.build_meta as made; print(made.build_{0}({1!r}))"
 DATA = (
     "suite/reference/paper.yaml", "suite/analysis/templates/report.html.j2",
     "core/conformance/fixtures.json", "core/objective/formulas.json",
@@ -18,17 +18,15 @@ DATA = (
 @pytest.mark.slow
 def test_what_is_built_is_complete_and_runs(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.delenv("PYTHONPATH", raising=False)
-    source, built, place = (tmp_path / name for name in ("source", "built", "installed"))
-    source.mkdir()
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, source)
-    shutil.copytree(ROOT / "stapo", source / "stapo")
-    sdist = python("-c", BUILD.format("sdist", str(built)), at=source).stdout.split()[-1]
-    ran("tar", "-xf", built / sdist, at=tmp_path)  # Python's own has no filters before 3.11.4.
-    unpacked = tmp_path / sdist.removesuffix(".tar.gz")
-    wheel = python("-c", BUILD.format("wheel", str(built)), at=unpacked).stdout.split()[-1]
+    built, place = tmp_path / "built", tmp_path / "installed"
+    programs = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    ran(ROOT / "requirements" / "dist.sh", built, at=tmp_path, PATH=programs)
+    (wheel,) = built.glob("*.whl")
+    version = wheel.name.split("-")[1]
+    assert f"\n## {version}, 20" in (ROOT / "CHANGELOG.md").read_text()
+    assert f"\nversion: {version}\ndate-released: 20" in (ROOT / "CITATION.cff").read_text()
     install = ("-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", place)
-    python(*install, built / wheel, at=tmp_path)
+    python(*install, wheel, at=tmp_path)
     assert all((place / "stapo" / name).is_file() for name in DATA)
     # Of the environment only what `stapo` needs is used, not the package itself.
     command = ("-P", "-m", "stapo", "conformance", "--trainer", "ours")
