@@ -6,6 +6,7 @@ from typing import Any
 from links import repository_address, with_links
 from mkdocs.structure.files import File, Files
 from reference import contents, pages
+from reports_page import PAGE, reports, reports_page
 
 from stapo.suite.repository import ROOT, STUDIES
 
@@ -29,8 +30,11 @@ def on_files(files: Files, config: Any) -> Files:
     """Add the pages that are not in the repository."""
     generated = {path: page.text() for path, page in pages().items()}
     generated |= {page: _example(path) for path, page in SHOWN.items()}
+    generated[PAGE] = reports_page()
     for path, text in generated.items():
         files.append(File.generated(config, path, content=text))
+    for path, report in reports().items():
+        files.append(File.generated(config, path, abs_src_path=str(report)))
     return files
 
 
