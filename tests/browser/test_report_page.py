@@ -1,22 +1,18 @@
 """The report in a headless browser: offline, inert, for mouse, keyboard and screen reader, on any width."""
 
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from finished_study import finish
-from playwright.sync_api import expect, sync_playwright
-from programs import missing
+from playwright.sync_api import expect
 
 from stapo.suite.analysis import charts, report
 from stapo.suite.study import parse_study
 
 pytestmark = pytest.mark.slow
 FIGURES = ["entropy", "reward", "silenced_fraction", "token_frequencies"]
-MILLISECONDS = 180_000
 
 
 @pytest.fixture(scope="session")
@@ -33,19 +29,6 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(report, "figure_names", lambda study: FIGURES)
         return report.write_report(report.Artefacts(study, root))
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Any]:
-    chromium = shutil.which("chromium")
-    if chromium is None:
-        missing("no chromium on this machine")
-    # The page has 5 MB, and the machine may be busy.
-    expect.set_options(timeout=MILLISECONDS)
-    with sync_playwright() as started:
-        found = started.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        yield found
-        found.close()
 
 
 @pytest.fixture
@@ -65,7 +48,7 @@ def opened(browser: Any, page: Path) -> Iterator[Callable[..., Any]]:
         size = {"width": width, "height": 900}
         context = browser.new_context(viewport=size, color_scheme=scheme, offline=True, **options)
         contexts.append(context)
-        context.set_default_timeout(MILLISECONDS)
+        context.set_default_timeout(180_000)
         context.route("**/*", route)
         tab = context.new_page()
         tab.on("console", lambda said: wrong.append(f"{said.type}: {said.text}"))
@@ -130,14 +113,8 @@ def test_texts_of_models_are_inert(opened):
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
-def test_axe_finds_nothing_serious(opened, width, scheme):
+def test_axe_finds_nothing_serious(opened, serious, width, scheme):
     # Axe itself is a script that the page's policy would refuse.
     page = opened(width, scheme, bypass_csp=True)
     show_all(page)
-    found = Axe().run(page).response["violations"]
-    serious = {
-        one["id"]: [node["html"][:160] for node in one["nodes"][:3]]
-        for one in found
-        if one["impact"] in ("serious", "critical")
-    }
-    assert serious == {}
+    assert serious(page) == {}
