@@ -1,6 +1,6 @@
 r"""Readers: how the answer is read out of a response, and whether it earns the training reward.
 
-A study and the task files of `benchmarks/` name a reader: `boxed`, `last_number` or `{after: MARKER}`. Each
+A study and the task files of `benchmarks/` name a reader: `boxed`, `last_number`, `whole` or `{after: MARKER}`. Each
 is a few pure functions of text. Evaluation grades what was read; the training reward compares it with the
 gold answer, exactly. Tasks of reasoning-gym judge what was read themselves: `reasoning_gym` reads its tags,
 `{reasoning_gym: last_number}` and others as their name says.
@@ -79,7 +79,7 @@ def is_built_in(setting: Any) -> bool:
     if isinstance(setting, Mapping):
         marker = setting.get("after")
         if [*setting] == ["reasoning_gym"]:
-            return setting["reasoning_gym"] in ("boxed", "last_number")
+            return setting["reasoning_gym"] in ("boxed", "last_number", "whole")
         return [*setting] == ["after"] and isinstance(marker, str) and bool(marker.strip())
     return isinstance(setting, str) and setting in READERS
 
@@ -270,6 +270,12 @@ READERS = {
         gold=_gold_number,
         written=lambda gold: gold,
         is_right=lambda gold, response: same(gold, last_number(response)),
+    ),
+    "whole": Reader(
+        lambda _, response: _bare(response.strip()) or None,
+        gold=lambda text: text.strip(),
+        written=lambda gold: gold,
+        is_right=lambda gold, response: same(gold, _bare(response.strip())),
     ),
     "reasoning_gym": _judged_by_task(
         Reader(

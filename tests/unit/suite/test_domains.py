@@ -126,6 +126,7 @@ def test_data_and_reward_must_fit(raw_study):
 def test_the_answer_is_the_last_text_in_tags(response, answer):
     assert READER.read('{"answer": "5"}', response) == answer
     assert built_in({"reasoning_gym": "last_number"}).read('{"answer": "5"}', "3 or 5.") == "5"
+    assert built_in({"reasoning_gym": "whole"}).read('{"answer": "No"}', " No.\n") == "No"
 
 
 @needs_library
