@@ -1,9 +1,9 @@
 r"""Readers: how the answer is read out of a response, and whether it earns the training reward.
 
-A study and the task files of `benchmarks/` name a reader: `boxed`, `last_number`, `whole` or `{after: MARKER}`. Each
-is a few pure functions of text. Evaluation grades what was read; the training reward compares it with the
-gold answer, exactly. Tasks of reasoning-gym judge what was read themselves: `reasoning_gym` reads its tags,
-`{reasoning_gym: last_number}` and others as their name says.
+A study and the task files of `benchmarks/` name a reader: `boxed`, `last_number`, `whole` (all of a
+response) or `{after: MARKER}`. Each is a few pure functions of text. Evaluation grades what was read; the
+training reward compares it with the gold answer, exactly. Tasks of reasoning-gym judge what was read
+themselves: `reasoning_gym` reads its tags, `{reasoning_gym: last_number}` and others as their name says.
 
 With `boxed` the answer is the last \boxed{...}, or several boxes if the gold answer is a list: math-verify
 takes boxes near each other for one list, so that 1 and 2 would be one answer in "\boxed{1}. No, \boxed{2}".
