@@ -1,9 +1,9 @@
 r"""Readers: how the answer is read out of a response, and whether it earns the training reward.
 
-A study and the task files of `benchmarks/` name a reader: `boxed`, `last_number`, `whole` (all of a
-response) or `{after: MARKER}`. Each is a few pure functions of text. Evaluation grades what was read; the
-training reward compares it with the gold answer, exactly. Tasks of reasoning-gym judge what was read
-themselves: `reasoning_gym` reads its tags, `{reasoning_gym: last_number}` and others as their name says.
+A study and the task files of `benchmarks/` name a reader: `boxed`, `last_number`, `whole` or `{after: MARKER}`. Each
+is a few pure functions of text. Evaluation grades what was read; the training reward compares it with the
+gold answer, exactly. Tasks of reasoning-gym judge what was read themselves: `reasoning_gym` reads its tags,
+`{reasoning_gym: last_number}` and others as their name says. `python_function` reads code, which tests judge.
 
 With `boxed` the answer is the last \boxed{...}, or several boxes if the gold answer is a list: math-verify
 takes boxes near each other for one list, so that 1 and 2 would be one answer in "\boxed{1}. No, \boxed{2}".
@@ -21,7 +21,7 @@ from typing import Any, Literal
 Setting = str | Mapping[str, str]
 """Name of a reader, or `{"after": marker}`; a function of a study's own is `FILE.py:function`."""
 
-Verifier = Literal["math_verify", "reasoning_gym"]
+Verifier = Literal["math_verify", "reasoning_gym", "python_function"]
 """Who judges an answer that was read."""
 
 BRACES = re.compile(
@@ -198,6 +198,13 @@ def last_tagged(text: str) -> str | None:
     return answer.strip() if opening and closing else None
 
 
+def last_code(text: str) -> str | None:
+    """Return the last block that begins with ```python; None without one, or if it does not end."""
+    _, opening, rest = text.rpartition("```python\n")
+    code, closing, _ = rest.partition("\n```")
+    return code if opening and closing else None
+
+
 def same(gold: str, answer: str | None) -> bool:
     """Return whether two answers are the same number, or else the same text."""
     if answer is None:
@@ -284,6 +291,14 @@ READERS = {
             written=lambda gold: f"<answer>{gold}</answer>",
             is_right=lambda gold, response: last_tagged(response) == gold,
         )
+    ),
+    # Of tests no right function is known: `stapo.suite.sandbox` tells which golds are tests.
+    "python_function": Reader(
+        lambda _, response: last_code(response),
+        gold=lambda text: text,
+        written=lambda gold: gold,
+        is_right=lambda gold, response: False,
+        verifier="python_function",
     ),
 }
 """Built-in readers without settings of their own, by name."""

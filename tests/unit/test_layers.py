@@ -19,7 +19,7 @@ CORE = (
 )
 SUITE = (
     "answers bars limited reference repository text",
-    "domains formulas hub locks provenance records tasks",
+    "domains formulas hub locks provenance records sandbox tasks",
     "study",
     "paths exhibits",
     "job",

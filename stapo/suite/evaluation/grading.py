@@ -1,9 +1,10 @@
 """The grader: decides whether a response answers a problem, for all parts of the suite.
 
 A reader of `stapo.suite.answers` finds the answer of a response, and `judge` compares it with the gold by
-math-verify, or a task of reasoning-gym judges it. Answers are untrusted, so they are parsed only in worker
-processes with limits of memory and processor time. The kernel ends a worker at its limit, and a new one
-replaces it. A timeout, a crash, an unparsable answer, no answer and a wrong answer are different verdicts.
+math-verify, a task of reasoning-gym judges it, or `sandbox` runs it as code. Answers are untrusted, so the
+others are parsed only in worker processes with limits of memory and processor time. The kernel ends a worker
+at its limit, and a new one replaces it. A timeout, a crash, an unparsable answer, no answer and a wrong
+answer are different verdicts.
 
 The limit is processor time, so that a verdict does not depend on the load of the machine. It still depends
 on its speed: an answer that needs nearly the whole limit may be a timeout on a slower machine only.
@@ -15,10 +16,11 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from stapo.suite import domains
+from stapo.suite import domains, sandbox
 from stapo.suite.answers import READERS, Reader, Verifier
 from stapo.suite.bars import bar
 from stapo.suite.limited import start
@@ -30,6 +32,8 @@ MEMORY_BYTES = 2 * 2**30
 """Limit of a worker's address space."""
 LONGEST = 2000
 """Characters of an answer; the longest gold of the six benchmarks has 198. A longer answer is unparsable."""
+MOST_SANDBOXES = 8
+"""Functions that run at the same time, at most: each may use half a GiB."""
 INTEGER = re.compile(r"-?[0-9]{1,18}")
 
 WORKERS: dict[Verifier, list[str]] = {
@@ -74,9 +78,10 @@ def grade_answers(
 ) -> list[Grade]:
     """Return the grade of each (trusted gold, untrusted answer), in order; equal ones are graded once."""
     asked = {(gold, answer) for gold, answer in pairs if answer is not None}
-    grades = {pair: told for pair in asked if (told := _obvious(*pair))}
+    is_code = verifier == "python_function"
+    grades = {} if is_code else {pair: told for pair in asked if (told := _obvious(*pair))}
     left = sorted(asked - grades.keys())
-    judged = (_judged(pair, verifier) for pair in left)
+    judged = _run_all(left) if is_code else (_judged(pair, verifier) for pair in left)
     shown = bar("grading", len(left), "answer", over=judged) if progress and left else judged
     grades.update(zip(left, shown, strict=True))
     return [
@@ -93,6 +98,17 @@ def _obvious(gold: str, answer: str) -> Grade | None:
         same = int(ours) == int(theirs)
         return Grade("correct" if same else "wrong", answer, plain=same)
     return Grade("unparsable", answer) if len(answer) > LONGEST else None
+
+
+def _run_all(pairs: Sequence[tuple[str, str]]) -> Iterator[Grade]:
+    """Yield the grade of each pair of tests and code, as many at once as there are processors."""
+    if pairs and (reason := sandbox.missing()):
+        raise RuntimeError(reason)
+    at_once = min(len(os.sched_getaffinity(0)), MOST_SANDBOXES)
+    with ThreadPoolExecutor(at_once) as pool:
+        verdicts = pool.map(lambda pair: sandbox.judge(*pair), pairs)
+        for (_, code), verdict in zip(pairs, verdicts, strict=True):
+            yield Grade(verdict, code, verdict == "correct")
 
 
 def _judged(pair: tuple[str, str], verifier: Verifier) -> Grade:

@@ -7,7 +7,7 @@ from typing import Any
 
 from stapo.core.checksums import file_sha256
 from stapo.suite import paths
-from stapo.suite.answers import built_in, is_built_in, judged_by_task
+from stapo.suite.answers import built_in, is_built_in
 from stapo.suite.job import Job, Jobs
 from stapo.suite.jobs.evaluate import cell, place
 from stapo.suite.jobs.prepare import VERIFIER
@@ -64,9 +64,9 @@ def _score(jobs: Jobs, selected: list[Job], resources: Resources) -> None:
         name = identity["benchmark"]
         reader = reader_of(study.answer(name), study.benchmarks[name].answer_sha256)
         reward = study.training.reward if place(next(job.sources))[0].run else None
-        # Tasks of reasoning-gym judge in training as in evaluation.
-        is_compared = reward is not None and is_built_in(reward) and not judged_by_task(reward)
-        rewarded = built_in(reward) if reward is not None and is_compared else None
+        rewarded = built_in(reward) if reward is not None and is_built_in(reward) else None
+        if rewarded and rewarded.verifier != "math_verify":
+            rewarded = None  # It judges in training as in evaluation.
         average = score(completions, identity, out, judge, study.task(name), reader, rewarded)
         print(f"{completions}: {100 * average:.2f} %")
 

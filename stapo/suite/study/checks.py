@@ -115,6 +115,8 @@ def _unfit(given: BenchmarkSettings, metadata: Mapping[str, Any]) -> Iterator[tu
         yield "samples", message
     if (given.rows or 0) > metadata["rows"]:
         yield "rows", f"it has only {metadata['rows']} problems; use at most as many"
+    if given.answer == "python_function":
+        yield "answer", "only for tests in a `file`; choose another"
     if given.sha256:
         yield "sha256", "only beside a `file`; the task file has its own; remove it"
 

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from stapo.suite import sandbox
 from stapo.suite.answers import Setting, built_in, is_built_in
 from stapo.suite.study.files import read_rows
 from stapo.suite.study.functions import reader_name
@@ -31,6 +32,8 @@ def gold_fault(setting: Setting, answer: str, is_rewarded: bool) -> str | None:
     The training reward is stricter than evaluation: it reads a box only at the end of a response.
     """
     reader = built_in(setting)
+    if reader.verifier == "python_function":
+        return sandbox.gold_fault(answer)
     gold = reader.gold(answer)
     if not gold.strip():
         return "are empty"

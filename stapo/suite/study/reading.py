@@ -29,7 +29,7 @@ from stapo.core.files import (
     write_json,
 )
 from stapo.core.methods import METHODS
-from stapo.suite import domains
+from stapo.suite import domains, sandbox
 from stapo.suite.repository import CATALOGUE, STUDIES
 from stapo.suite.study.checks import cross_problems
 from stapo.suite.study.golds import gold_problems
@@ -231,7 +231,7 @@ def _study(document: Document, is_read: bool) -> Study:
     content = resolved_content(study)
     problems = [*cross_problems(study), *_problems_of_files(study, content, is_read)]
     if is_read and not problems:
-        problems = [*gold_problems(study), *_domain_problems(study)]
+        problems = [*gold_problems(study), *_domain_problems(study), *_sandbox_problems(study)]
     if problems:
         raise document.error(*problems)
     return Study.model_validate(content)
@@ -265,6 +265,18 @@ def _domain_problems(study: Study) -> Iterator[Problem]:
         return
     for place, faults in zip(asked, lines, strict=True):
         yield from ((place, fault) for fault in faults)
+
+
+def _sandbox_problems(study: Study) -> Iterator[Problem]:
+    """Yield why no function can be judged on this machine, if one is to be."""
+    asked: dict[Place, Any] = {
+        ("benchmarks", name, "answer"): study.answer(name) for name in study.run.benchmarks
+    }
+    if study.run.methods:
+        asked["training", "reward"] = study.training.reward
+    places = [place for place, reader in asked.items() if reader == "python_function"]
+    if places and (reason := sandbox.missing()):
+        yield places[-1], reason
 
 
 def _problems_of_files(study: Study, content: dict[str, Any], is_read: bool) -> Iterator[Problem]:

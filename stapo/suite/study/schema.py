@@ -80,9 +80,10 @@ class TrainingSettings(Strict):
     instruction: Instruction = Field("", description="Appended to every training prompt")
     reward: Reader = Field(
         "boxed",
-        description="What the answer of a response is: boxed (last box, compared as a string), last_number, "
-        "whole (all of it), {after: TEXT}; for tasks of reasoning-gym, which judge it, reasoning_gym (in "
-        "<answer> tags) or {reasoning_gym: last_number or whole}; or FILE.py:function, a reward of your own",
+        description="What the answer of a response is: boxed (last box, compared as a string), last_number, whole, "
+        "{after: TEXT}; for tasks of reasoning-gym, which judge it, reasoning_gym (in <answer> tags) or "
+        "{reasoning_gym: last_number or whole}; python_function (last ```python block, judged by tests in a "
+        "sandbox); or FILE.py:function, a reward of your own",
     )
     reward_sha256: Sha256 | None = checksum("its file")
     overlong_buffer_tokens: Buffer = None
@@ -169,8 +170,8 @@ class BenchmarkSettings(Strict):
         "Expected SHA-256 of the problems in `file`, as printed by `stapo check`; default: any"
     )
     answer: Reader | None = off(
-        "How answers are read: boxed, last_number, {after: TEXT} or FILE.py:function; default: as the task "
-        "file says, with a `file` as the reward of the training reads them"
+        "How answers are read: boxed, last_number, {after: TEXT}, python_function or FILE.py:function; "
+        "default: as the task file says, with a `file` as the reward of the training reads them"
     )
     answer_sha256: Sha256 | None = off(
         "Expected SHA-256 of the file of `answer`, as printed by `stapo check`; default: any"

@@ -34,14 +34,14 @@ def answer_reward(setting: Setting) -> Reward:
     """Return the reward of a built-in reader: +1 for a response with the gold answer, -1 for any other.
 
     What is compared are strings, or numbers: no symbolic mathematics in the training reward. Tasks of
-    reasoning-gym judge themselves, as in evaluation.
+    reasoning-gym and tests of functions judge as in evaluation.
     """
     reader = built_in(setting)
 
     def reward(completions: Completions, answer: Sequence[str], **_: Any) -> list[float]:
         golds = map(reader.gold, answer)
         pairs = [*zip(golds, texts(completions), strict=True)]
-        if reader.verifier == "reasoning_gym":
+        if reader.verifier != "math_verify":
             return [RIGHT if grade.correct else WRONG for grade in grade_all(pairs, reader)]
         return [RIGHT if reader.is_right(gold, text) else WRONG for gold, text in pairs]
 

@@ -34,6 +34,13 @@ WORDS = {"after": "The answer is"}
         (AFTER, "18", None),
         (WORDS, "The answer is 1. The answer is 2", "2"),
         (WORDS, "the answer is 2", None),
+        (
+            "python_function",
+            "```python\n1\n```\nor\n```python\n2\n3\n```\n```\nits output\n```",
+            "2\n3",
+        ),
+        ("python_function", "```python\n1\n```\nand ```python\n2", None),
+        ("python_function", "```\n1\n```", None),
     ],
 )
 def test_what_a_reader_finds(setting, response, answer):

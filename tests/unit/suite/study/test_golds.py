@@ -32,12 +32,23 @@ AFTER = {"after": "####"}
         ("last_number", "$1,450", None, None),
         ("last_number", "1/2", "cannot be read", "cannot be read"),
         ("last_number", "eight", "cannot be read", "cannot be read"),
+        ("python_function", '{"function": "f", "tests": [[[1], 2], [[], null]]}', None, None),
     ],
 )
 def test_a_gold_is_read_again_from_the_shortest_right_response(setting, answer, rewarded, graded):
     for is_rewarded, fault in ((True, rewarded), (False, graded)):
         found = gold_fault(setting, answer, is_rewarded)
         assert found is None if fault is None else found.startswith(fault)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["8", "[" * 10**5, "{}", "[[[1], 2]]"]
+    + ['{"function": "f", "tests": ' + tests for tests in ("[]}", "3}", "[[1, 2]]}", "[[[1]]]}")]
+    + ['{"function": "f(", "tests": [[[1], 2]]}', '{"tests": [[[1], 2]]}'],
+)
+def test_the_gold_of_a_function_is_its_tests(text):
+    assert gold_fault("python_function", text, is_rewarded=True).startswith("are no tests")
 
 
 def test_worked_solutions_are_prompts_and_problems_with_the_right_reader(tmp_path):
