@@ -81,6 +81,7 @@ def run(request: Any) -> tuple[bytes, bool]:
                 process.kill()
     if not written:
         raise RuntimeError("a sandbox does not start; run `stapo check` on the study")
+    # SIGKILL: of bubblewrap, by the timer, or of what runs in it, by the kernel.
     is_late = process.returncode in (-9, 128 + 9) and len(written) <= MOST_BYTES
     return written, is_late
 
