@@ -1,9 +1,10 @@
 r"""Readers: how the answer is read out of a response, and whether it earns the training reward.
 
-A study and the task files of `benchmarks/` name a reader: `boxed`, `last_number`, `whole` or `{after: MARKER}`. Each
-is a few pure functions of text. Evaluation grades what was read; the training reward compares it with the
-gold answer, exactly. Tasks of reasoning-gym judge what was read themselves: `reasoning_gym` reads its tags,
-`{reasoning_gym: last_number}` and others as their name says. `python_function` reads code, which tests judge.
+A study and the task files of `benchmarks/` name a reader: `boxed`, `last_number`, `whole` or
+`{after: MARKER}`. Each is a few pure functions of text. Evaluation grades what was read; the training reward
+compares it with the gold answer, exactly. Tasks of reasoning-gym judge what was read themselves:
+`reasoning_gym` reads its tags, `{reasoning_gym: last_number}` and others as their name says. Tests judge the
+code that `python_function` reads.
 
 With `boxed` the answer is the last \boxed{...}, or several boxes if the gold answer is a list: math-verify
 takes boxes near each other for one list, so that 1 and 2 would be one answer in "\boxed{1}. No, \boxed{2}".

@@ -80,10 +80,10 @@ class TrainingSettings(Strict):
     instruction: Instruction = Field("", description="Appended to every training prompt")
     reward: Reader = Field(
         "boxed",
-        description="What the answer of a response is: boxed (last box, compared as a string), last_number, whole, "
-        "{after: TEXT}; for tasks of reasoning-gym, which judge it, reasoning_gym (in <answer> tags) or "
-        "{reasoning_gym: last_number or whole}; python_function (last ```python block, judged by tests in a "
-        "sandbox); or FILE.py:function, a reward of your own",
+        description="What the answer of a response is: boxed (last box, compared as a string), last_number, "
+        "whole, {after: TEXT}; for tasks of reasoning-gym, which judge it, reasoning_gym (in <answer> tags) "
+        "or {reasoning_gym: last_number or whole}; python_function (last ```python block, judged by tests in "
+        "a sandbox); or FILE.py:function, a reward of your own",
     )
     reward_sha256: Sha256 | None = checksum("its file")
     overlong_buffer_tokens: Buffer = None

@@ -90,7 +90,7 @@ TABLE = [
         'training.instruction: the character \\u202e is not allowed; remove it']),
     ('training: {reward: verifier}\nbenchmarks: {chain-2: {answer: {before: x}}, chain-3: {answer: '
         '{after: " "}}, chain-4: {answer: 7}, chain-5: {answer: {after: "a\\nb"}}}', [
-        *(f'{place}: expected boxed, last_number, reasoning_gym, python_function, ' for place in
+        *(f'{place}: expected boxed, last_number, whole, reasoning_gym, ' for place in
           ("training.reward", *(f"benchmarks.chain-{i}.answer" for i in (2, 3, 4)))),
         'benchmarks.chain-5.answer: the character \\n is not allowed; remove it']),
     ('interventions: {method: justrl,\n  checkpoints: [x, big/base, tiny/nope/seed0, '
