@@ -1,0 +1,121 @@
+"""Several studies side by side, from their published tables: what S2T silences, and what it changes.
+
+Usage: python examples/measure/domains.py STUDY... [--picture FILE.svg]
+
+A study is a folder of results/ with methods justrl and stapo; its first benchmark and decoding are shown.
+"""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from stapo.suite.analysis import charts
+from stapo.suite.repository import ROOT
+
+SILENCED = "low probability, low entropy (S2T silences)"
+COLUMNS = {
+    "accuracy, base": "Base [%]",
+    "accuracy, justrl": "JustRL [%]",
+    "accuracy, stapo": "STAPO [%]",
+    "share": "S2T's share of tokens with A > 0 [%]",
+    "gradient": "their gradient, against likely and uncertain tokens [%]",
+    "acts": "updates in which STAPO silences [%]",
+    "reward": "reward of the last half, STAPO minus JustRL",
+}
+Triple = tuple[float, float, float]
+"""A number and its interval of 95 %."""
+
+
+def numbers(study: str) -> dict[str, Triple]:
+    """Return the numbers of a study by the keys of `COLUMNS`: of JustRL, where no method is named."""
+    tables = ROOT / "results" / study / "tables"
+    read = {path.stem: pd.read_csv(path) for path in tables.glob("*.csv")}
+    values = read["values"]
+    values = values[(values.metric.str.match(r"avg@\d")) & values.seed.isna() & values.step.isna()]
+    first = values[(values.decoding == values.decoding.iloc[0]) & (values.benchmark != "Avg")]
+    first = first[first.benchmark == first.benchmark.iloc[0]].drop_duplicates("method")
+    result = {
+        f"accuracy, {row.method}": (row.value, row.low, row.high) for row in first.itertuples()
+    }
+    quadrants = read["quadrants"]
+    (row,) = quadrants[
+        (quadrants.Method == "JustRL")
+        & (quadrants.Advantage == "> 0")
+        & (quadrants.Quadrant == SILENCED)
+    ].to_dict("records")
+    result["share"] = _triple(row, "Density [%]")
+    result["gradient"] = _triple(row, "Against high/high [%]")
+    dose = read["dose"]
+    result["acts"] = _triple(dose[dose.Method == "STAPO"].iloc[0], "Updates in which it acts [%]")
+    ends = read["endpoints"]
+    row = ends[
+        ends.Endpoint.str.startswith("training reward, last half") & (ends.Method == "JustRL")
+    ].iloc[0]
+    result["reward"] = _triple(row, "STAPO minus it")
+    return result
+
+
+def _triple(row: Any, column: str) -> Triple:
+    return row[column], row[f"{column}, low"], row[f"{column}, high"]
+
+
+def table(studies: dict[str, dict[str, Triple]]) -> str:
+    """Return the numbers as a table in Markdown."""
+    lines = [f"| Study | {' | '.join(COLUMNS.values())} |", "|---" * (len(COLUMNS) + 1) + "|"]
+    for study, measured in studies.items():
+        cells = [
+            f"{value:.3g} [{low:.3g}, {high:.3g}]"
+            for value, low, high in map(measured.get, COLUMNS)
+        ]
+        lines.append(f"| {study} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def picture(studies: dict[str, dict[str, Triple]]) -> Any:
+    """Return a figure: accuracy by method, S2T's share, and the difference in reward."""
+    shown = {
+        "accuracy at T = 1.0 [%]": {
+            "Base": "accuracy, base",
+            "JustRL": "accuracy, justrl",
+            "STAPO": "accuracy, stapo",
+        },
+        "S2T's share of tokens with A > 0 [%]": {"JustRL": "share"},
+        "reward, STAPO minus JustRL": {"STAPO": "reward"},
+    }
+    panels = []
+    for label, groups in shown.items():
+        rows = [
+            {
+                "group": group,
+                "y": study,
+                "x": measured[key][0],
+                "low": measured[key][1],
+                "high": measured[key][2],
+            }
+            for study, measured in studies.items()
+            for group, key in groups.items()
+        ]
+        panels.append(
+            charts.panel(charts.bars(rows, label, charts.colours(["JustRL", "STAPO", "Base"])))
+        )
+    return charts.grid(panels, "", columns=3)
+
+
+def main() -> None:
+    """Print the table and write the picture."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("studies", nargs="+", metavar="STUDY")
+    parser.add_argument("--picture", type=Path)
+    given = parser.parse_args()
+    studies = {study: numbers(study) for study in given.studies}
+    print(table(studies))
+    if given.picture:
+        picture(studies).save(str(given.picture))
+
+
+if __name__ == "__main__":
+    main()
