@@ -6,6 +6,7 @@ from programs import python, ran
 from synthetic import leave_out_raw_data
 
 from stapo.core.checksums import SUMS, file_sha256
+from stapo.core.files import read_jsonl
 from stapo.suite.publication.verify import verify
 from stapo.suite.records.responses import read_responses
 from stapo.suite.repository import ROOT
@@ -126,3 +127,28 @@ def test_a_study_with_code_of_its_own_verifies_and_names_no_folder(workspace):
     assert not verify(folder)["failed"]
     files = [path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()]
     assert [path for path in files if str(workspace.path).encode() in path.read_bytes()] == []
+
+
+FLAG = """
+import os, torch
+def score(completions, **columns):
+    on = torch.are_deterministic_algorithms_enabled() and "CUBLAS_WORKSPACE_CONFIG" in os.environ
+    return [float(on)] * len(completions)
+"""
+
+
+def test_a_deterministic_study_reaches_pytorch_and_starts_no_vllm_that_is_not(workspace):
+    (workspace.path / "code.py").write_text(FLAG)
+    workspace.change({"training": {"reward": "code.py:score", "instruction": "=", "steps": 2}})
+    workspace.change({"run": {"methods": ["stapo"]}, "compare": None})
+    for on, name in enumerate(("fastest", "deterministic")):
+        workspace.change({"run": {"algorithms": name}, "evaluation": {"backend": "vllm"}})
+        job = ("--study", workspace.write())
+        for stage in ("prompts", "train"):
+            python("-m", "stapo", "run", stage, *job, at=workspace.path)
+        metrics = read_jsonl(workspace.path / "results/smoke/runs/tiny/stapo/seed0/metrics.jsonl")
+        assert {step["reward"] for step in metrics} == {float(on)}
+    generate = ("-m", "stapo", "run", "generate", "tiny/base", *job)
+    refused = python(*generate, at=workspace.path, code=2, CUDA_VISIBLE_DEVICES="")
+    cause = "run.algorithms: vLLM's batch-invariant mode needs a GPU; set evaluation.backend: hf"
+    assert refused.stderr.splitlines()[-1] == f"stapo: {cause}"

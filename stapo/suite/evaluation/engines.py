@@ -7,6 +7,7 @@ row and the index of the sample: it does not depend on the method, on other prob
 samples, so a larger N adds responses and changes none.
 """
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -26,6 +27,7 @@ from stapo.core.sampling import Sampler
 from stapo.suite.models.loading import end_token_ids, load_model, load_tokenizer
 from stapo.suite.provenance import processor
 from stapo.suite.records.responses import Response
+from stapo.suite.study import StudyError
 from stapo.suite.study.schema import Decoding, EngineSettings, Evaluation
 
 
@@ -164,9 +166,15 @@ def _cut(tokenizer: Any, tokens: list[int], sampling: Sampling) -> Response:
 
 
 def _vllm_engine(model: str, sampling: Sampling, settings: EngineSettings) -> Engine:
+    cpu = not torch.cuda.is_available()
+    if torch.are_deterministic_algorithms_enabled():
+        if cpu:
+            cause = "vLLM's batch-invariant mode needs a GPU"
+            raise StudyError([f"run.algorithms: {cause}; set evaluation.backend: hf"])
+        # Read while vLLM is imported. Which responses share a batch depends on times, and on kills.
+        os.environ["VLLM_BATCH_INVARIANT"] = "1"
     from vllm import LLM, SamplingParams
 
-    cpu = not torch.cuda.is_available()
     engine = LLM(
         model=model,
         tensor_parallel_size=settings.vllm_tensor_parallel,

@@ -94,8 +94,9 @@ def generate(
         missing = {entry.benchmark.name: entry.missing() for entry in asked}
         stores = {entry.benchmark.name: entry.store for entry in asked}
         if total := sum(map(len, missing.values())):
-            sampling, by = prompter.sampling(decoding, evaluation), label(evaluation.backend)
-            answer = load_engine(evaluation.backend, model, sampling, settings or EngineSettings())
+            sampling, backend = prompter.sampling(decoding, evaluation), evaluation.backend
+            answer = load_engine(backend, model, sampling, settings or EngineSettings())
+            by = label(backend)
             with bar("generating", total, "response") as shown:
                 for part in _parts(asked, missing, evaluation):
                     for request, response in answer(part):

@@ -13,7 +13,7 @@ from stapo.suite.study import Checkpoint, Study
 
 NOT_ASKED = {"verifier", "verdict", "curve"}
 """Settings of the evaluation that no response depends on."""
-ENGINE_SETTINGS = ("backend", "batch_size")
+ENGINE_SETTINGS = ("backend", "batch_size", "algorithms")
 """Of an evaluation: who answers, not what is asked."""
 
 
@@ -33,7 +33,8 @@ def _responses(jobs: Jobs) -> Iterator[Job]:
                     "recipe": 4,
                     "decoding": study.decodings[decoding].model_dump(),
                     "end_tokens": sorted(set(study.end_tokens)),
-                    "evaluation": study.evaluation.model_dump(exclude=NOT_ASKED),
+                    "evaluation": study.evaluation.model_dump(exclude=NOT_ASKED)
+                    | study.run.model_dump(include={"algorithms"}),
                 },
                 {"checkpoint": of_checkpoint(jobs, checkpoint)},
                 tuple(paths.COMPLETIONS.format(**at, benchmark=name) for name in answered),
@@ -53,7 +54,7 @@ def judge_settings(study: Study) -> dict[str, Any] | None:
     if verifier is None:
         return None
     constants = {k: v for k, v in verifier.constants().items() if k != "batch_size"}
-    return constants | verifier.model_dump()
+    return constants | verifier.model_dump() | study.run.model_dump(include={"algorithms"})
 
 
 def _scores(jobs: Jobs) -> Iterator[Job]:

@@ -16,6 +16,9 @@ from stapo.suite.jobs import STAGES, jobs_of
 from stapo.suite.results import UNFINISHED, is_unchanged, made_by, missing_inputs
 from stapo.suite.study import Study, StudyError
 
+COMPUTING = ("train", "intervene", "generate", "score")
+"""Stages that compute with a model, on GPUs where there are some."""
+
 
 @dataclass(frozen=True)
 class Resources:
@@ -62,6 +65,8 @@ def run(study: Study, stage: str, name: str, resources: Resources) -> None:
         # Until it is done, old results are none of the present settings.
         write_json(Path(job.record), {"made_by": UNFINISHED})
     if jobs:
+        if study.run.algorithms == "deterministic" and stage in COMPUTING:
+            compute_deterministically()
         runner_of(stage)(all_jobs, jobs, resources)
     for job, sums in read.items():
         if _sums(job.read_files) == sums:
@@ -70,6 +75,16 @@ def run(study: Study, stage: str, name: str, resources: Resources) -> None:
         else:
             changed = "what it is made from changed meanwhile; run the same snakemake command again"
             print(f"{job.written_files[0]}: {changed}")
+
+
+def compute_deterministically() -> None:
+    """Let PyTorch use deterministic operations alone; one that has no such implementation raises an error."""
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # Otherwise cuBLAS raises one, too.
+    import torch
+
+    torch.use_deterministic_algorithms(True)
+    # NaN in every new tensor: a training takes twice the time on a CPU, and gets the same bits.
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
 
 
 def _is_done(job: Job) -> bool:

@@ -263,6 +263,12 @@ class Run(Strict):
     seeds: list[Seed] = Field(min_length=1, max_length=1000, description="Training seeds")
     decodings: Names = Field(description="Names of decodings in `decodings`")
     benchmarks: Names = Field(description="Benchmarks in the tables, from `benchmarks`")
+    algorithms: Literal["fastest", "deterministic"] = Field(
+        "fastest",
+        exclude_if=lambda value: value == "fastest",
+        description="Those of PyTorch and vLLM, in training and evaluation; deterministic: with the same "
+        "bits again on the same machine, also on a GPU",
+    )
 
 
 Control = Literal[

@@ -1,6 +1,7 @@
 """Own samples: a seed for each, a store that only grows, and draws that do not depend on the batch."""
 
 import json
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -88,6 +89,22 @@ def test_a_kill_of_vllm_loses_only_what_it_is_generating(model, tmp_path, monkey
     for name in names:
         whole, killed = (tmp_path / n / f"{name}.jsonl" for n in ("whole", "killed"))
         assert whole.read_bytes() == killed.read_bytes()
+
+
+class Invariant(LastFirst):
+    def __init__(self, **settings: Any) -> None:
+        assert os.environ["VLLM_BATCH_INVARIANT"] == "1"
+        super().__init__(**settings)
+
+
+def test_deterministic_algorithms_make_vllm_batch_invariant(model, tmp_path, monkeypatch):
+    module = SimpleNamespace(LLM=Invariant, SamplingParams=SimpleNamespace)
+    monkeypatch.setitem(sys.modules, "vllm", module)
+    monkeypatch.setattr("stapo.suite.evaluation.generate.label", lambda backend: backend)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.are_deterministic_algorithms_enabled", lambda: True)
+    monkeypatch.setattr(os, "environ", {**os.environ, "VLLM_BATCH_INVARIANT": "0"})
+    assert answer(model, tmp_path, backend="vllm") == 200
 
 
 def test_damaged_and_altered_responses_are_generated_again(model, tmp_path, capsys):

@@ -142,6 +142,8 @@ OWN = {"reward": "mine.py:score", "reward_sha256": "0" * 64}
         ({"end_tokens": ["<|im_end|>", "<|im_end|>"]}, set()),
         ({"evaluation": {"batch_size": 1, "curve": CURVE}, "name": "other"}, set()),
         ({"interventions": {"checkpoints": ["tiny/base"]}}, set()),
+        ({"run": {"algorithms": "deterministic"}}, BOTH),
+        ({"run": {"algorithms": "fastest"}}, set()),
     ],
 )
 def test_a_training_depends_on_what_determines_it(raw_study, changes, changed):

@@ -20,14 +20,14 @@ from programs import python
 from training_jobs import assert_same, run
 
 from stapo.core.checkpoints import ASIDE, step_checkpoints, step_of
+from stapo.suite.runners import compute_deterministically
 
 KILLS, STEPS = 12, 60
 
 
 def trained(world: Path, out: Path) -> None:
     # On a GPU the backward pass of attention otherwise adds in an order that differs from run to run.
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    torch.use_deterministic_algorithms(True)
+    compute_deterministically()
     try:
         run(world, out, steps=STEPS)
     finally:
