@@ -164,7 +164,7 @@ def twins() -> Iterator[list[str]]:
 
 TABLES = [
     (FINDINGS, trainings),
-    (FINDINGS, other_methods),
+    (MARKED, other_methods),
     (FINDINGS, marks),
     (RIVALS, rivals),
     (RIVALS, updates_per_rollout),
