@@ -118,6 +118,10 @@ def test_advantages_are_those_of_their_formulas() -> None:
     expected = {
         "group": (groups - groups.mean(dim=1, keepdim=True)) / (std + 1e-6),
         "dr_grpo": groups - groups.mean(dim=1, keepdim=True),
+        # 2 of 5 right: the mean is -0.2. 4 of 5: it is 0.6.
+        "wapo": torch.tensor(
+            [[1.2, 1.2, 0, 0, 0], [0.4, 0.4, 0.4, 0.4, 0], [0] * 5], dtype=torch.double
+        ),
         "qae": (groups - baseline) / (std + 1e-6),
         "w_reinforce": torch.where(groups > 0, 0.1, -1.0).double(),
     }
@@ -145,6 +149,9 @@ def test_weights_are_those_of_their_formulas(rows) -> None:
     expected = [0.2 * exp(value) + 0.8 for value in logps[0].tolist()]
     assert found[0].tolist() == pytest.approx(expected)
     assert (found[~mask] == 1).all()
+    found = WEIGHTINGS["advantage_reweighting"](logps, entropies, advantages, mask, alpha=-0.2)
+    expected = [1 + 0.2 * (1 - exp(value)) for value in logps[1].tolist()[: LENGTHS[1]]]
+    assert found[1, : LENGTHS[1]].tolist() == pytest.approx(expected)
     amplify = WEIGHTINGS["stare"]
     found = amplify(logps, entropies, advantages, mask, surprising_share=0.3)
     rarest = sorted(logps[0].tolist())
@@ -182,6 +189,31 @@ def test_covariances_and_what_they_choose(rows) -> None:
     )
     assert int(dropped.sum()) == 2
     assert all(0.5 < expected[b, t] < 5 for b, t in dropped.nonzero().tolist())
+
+
+def test_clip_b_drops_what_is_far_below_the_mean_score_in_wrong_answers() -> None:
+    generator = torch.Generator().manual_seed(0)
+    mask = torch.arange(9) < torch.tensor([9, 6, 8, 7]).unsqueeze(1)
+    logps, entropies = -3 * torch.rand((2, 4, 9), generator=generator, dtype=torch.double)
+    logps, entropies = logps.masked_fill(~mask, float("nan")), -entropies
+    advantages = torch.tensor([0.8, -0.75, 0.0, -0.1], dtype=torch.double)
+    scores = {
+        (b, t): exp(logps[b, t].item()) * (entropies[b, t].item() + logps[b, t].item())
+        for b, t in mask.nonzero().tolist()
+    }
+    mean = sum(scores.values()) / len(scores)
+    deviation = (sum((score - mean) ** 2 for score in scores.values()) / len(scores)) ** 0.5
+    for deviations in (0.0, 0.5):
+        found = mask & ~SELECTIONS["clip_b"](logps, entropies, advantages, mask, deviations)
+        lowest = mean - deviations * deviation
+        # No score is within its resolution, 2^-10, of the threshold.
+        assert min(abs(score - lowest) for score in scores.values()) > 2**-10
+        below = [place for place, score in scores.items() if score < lowest]
+        assert {b for b, _ in below} == {0, 1, 2, 3}
+        assert [*map(tuple, found.nonzero().tolist())] == [at for at in below if at[0] in (1, 3)]
+    equal = torch.full_like(logps, -1.0)
+    for tokens in (mask, torch.zeros_like(mask)):  # Equal scores; no tokens.
+        assert torch.equal(SELECTIONS["clip_b"](equal, -equal, advantages, tokens, 0.0), tokens)
 
 
 def test_controls_silence_as_many_tokens_as_s2t_and_rare_ones_of_wrong_answers() -> None:

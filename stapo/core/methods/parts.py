@@ -110,10 +110,17 @@ PARTS: dict[str, dict[str, Part]] = {
             covariance_high=_number(5.0, "Covariance below which Clip-Cov drops tokens", gt=0),
             dropped_share=_share(2e-4, "Share of tokens that Clip-Cov drops"),
         ),
+        "clip_b": _part(
+            reads="all",
+            score_deviations=_number(
+                2.5, "Standard deviations below the mean where Clip_B drops tokens", ge=0
+            ),
+        ),
     },
     "advantage": {
         "group": _part(),
         "dr_grpo": _part(),
+        "wapo": _part(),
         "qae": _part(baseline_quantile=_share(0.4, "Quantile of the rewards of a group: QAE")),
         "w_reinforce": _part(
             positive_weight=_number(0.1, "Advantage of right answers: W-REINFORCE", ge=0)
@@ -122,7 +129,7 @@ PARTS: dict[str, dict[str, Part]] = {
     "weighting": {
         "none": _part(),
         "advantage_reweighting": _part(
-            alpha=_number(0.2, "Weight of p in the factor of a token", ge=0, le=1)
+            alpha=_number(0.2, "Weight of p in the factor of a token", ge=-1, le=1)
         ),
         "stare": _part(
             surprising_share=_share(0.1, "Share of rarest tokens that STARE amplifies"),

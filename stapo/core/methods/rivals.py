@@ -84,6 +84,28 @@ RIVALS: dict[str, Method] = {
         aggregation="constant_length",
         advantage="dr_grpo",
     ),
+    "wapo": _rival(
+        "WAPO", "arXiv 2606.16154 and its code; here with STAPO's clip", advantage="wapo"
+    ),
+    "wapo-authors": _rival(
+        "WAPO (its clip)",
+        "its code: clip 9, a constant length (there of prompt and response, here of a response); the divisor "
+        "counts all groups, there those with unequal rewards",
+        clip_high=9.0,
+        aggregation="constant_length",
+        advantage="wapo",
+    ),
+    "clip-b": _rival(
+        "Clip_B",
+        "arXiv 2602.03392, mu 2.5 (its code); here with STAPO's clip",
+        selection="clip_b",
+    ),
+    "rlvr-directions": _rival(
+        "RLVR Directions",
+        "arXiv 2603.22117, 1 + 0.2 (1 - p) (its 7B model), without its extrapolation",
+        weighting="advantage_reweighting",
+        args={"alpha": -0.2},
+    ),
     "mirror": _rival(
         "Mirror",
         "S2T's rule for tokens with A < 0 (ours): a control",

@@ -7,10 +7,9 @@ B sequences of an optimiser mini-batch (all ranks and micro-batches together), T
 from stapo.core.objective.advantages import group_advantages
 from stapo.core.objective.aggregation import token_mean, token_weights
 from stapo.core.objective.diagnostics import gradient_norm_bounds, logit_gradient_norm_sq
+from stapo.core.objective.resolution import ENTROPY_RESOLUTION, at_resolution
 from stapo.core.objective.selection import (
-    ENTROPY_RESOLUTION,
     SELECTIONS,
-    at_resolution,
     keep_all,
     keep_high_entropy,
     silence_candidates,

@@ -33,6 +33,14 @@ def dr_grpo_advantages(rewards: Tensor, group_size: int, eps: float = 1e-6) -> T
     return _zero_if_equal(groups, groups - groups.mean(dim=1, keepdim=True))
 
 
+def wapo_advantages(rewards: Tensor, group_size: int, eps: float = 1e-6) -> Tensor:
+    """Return max(R - mean, 0) within each group: only responses above the mean move.
+
+    Source: WAPO (arXiv 2606.16154), its authors' code.
+    """
+    return dr_grpo_advantages(rewards, group_size).clamp(min=0)
+
+
 def qae_advantages(
     rewards: Tensor, group_size: int, eps: float = 1e-6, baseline_quantile: float = 0.4
 ) -> Tensor:
@@ -83,6 +91,7 @@ def _zero_if_equal(groups: Tensor, advantages: Tensor) -> Tensor:
 ADVANTAGES: dict[str, Callable[..., Tensor]] = {
     "group": group_advantages,
     "dr_grpo": dr_grpo_advantages,
+    "wapo": wapo_advantages,
     "qae": qae_advantages,
     "w_reinforce": w_reinforce_advantages,
 }

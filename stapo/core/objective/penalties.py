@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from stapo.core.objective.selection import at_resolution, chosen, covariances, quantiles
+from stapo.core.objective.resolution import at_resolution
+from stapo.core.objective.selection import chosen, covariances, quantiles
 from stapo.core.objective.shapes import check_shapes
 from stapo.core.objective.surrogates import kl_k3
 

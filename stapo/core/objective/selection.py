@@ -13,27 +13,13 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from stapo.core.objective.resolution import at_resolution
 from stapo.core.objective.shapes import check_shapes
 
 Scope = Literal["candidates", "all"]
 
-ENTROPY_RESOLUTION = 2.0**-10
-"""Resolution in nats, our choice: a thousand times the rounding error of single precision, and far below
-any meaningful difference of thresholds."""
-
 LARGEST_LOGP = 0.02
 """Log-probability that is more than rounding, which may put that of a certain token above 0."""
-
-
-def at_resolution(entropies: Tensor, resolution: float = ENTROPY_RESOLUTION) -> Tensor:
-    """Return entropies in double precision, rounded to the nearest multiple of a resolution.
-
-    Tokens with the same context, such as the first ones of a group's responses, have the same entropy.
-    With another order of summation (another micro-batch, number of ranks, or CPU) their entropies differ by
-    rounding, and rounding would decide which of them a threshold removes. Entropies that are equal at this
-    resolution, a power of two, are ties, which every selection resolves by strict comparisons, or turns.
-    """
-    return (entropies.double() / resolution).round() * resolution
 
 
 def quantiles(values: Tensor, levels: Sequence[float]) -> Tensor:
@@ -369,6 +355,26 @@ def covariances(logps: Tensor, advantages: Tensor, mask: Tensor) -> Tensor:
     return torch.where(mask, at_resolution(products), 0.0)
 
 
+def clip_b(
+    logps: Tensor,
+    entropies: Tensor,
+    advantages: Tensor,
+    mask: Tensor,
+    score_deviations: float = 2.5,
+) -> Tensor:
+    """Return the tokens kept when those with A < 0 and a score p (H + log p) far below the mean are dropped.
+
+    Far is more than `score_deviations` (population) standard deviations of the scores of all tokens.
+
+    Source: Clip_B (arXiv 2602.03392), its authors' code; there the mean is that of a whole rollout.
+    """
+    check_shapes(mask=mask, logps=logps, entropies=entropies, advantages=advantages)
+    scores = at_resolution(logps.exp() * (entropies + logps))
+    mean = scores[mask].mean()
+    lowest = mean - score_deviations * (scores[mask] - mean).square().mean().sqrt()
+    return mask & ~((advantages < 0).unsqueeze(1) & (scores < lowest))
+
+
 SELECTIONS: dict[str, Callable[..., Tensor]] = {
     "keep_all": keep_all,
     "silence_spurious": silence_spurious,
@@ -382,5 +388,6 @@ SELECTIONS: dict[str, Callable[..., Tensor]] = {
     "silence_towards_entropy": silence_towards_entropy,
     "silence_in_updates": silence_in_updates,
     "clip_cov": clip_cov,
+    "clip_b": clip_b,
 }
 """Name to function, all with the leading arguments (logps, entropies, advantages, mask)."""

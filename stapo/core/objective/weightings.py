@@ -11,7 +11,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from stapo.core.objective.selection import at_resolution, quantiles
+from stapo.core.objective.resolution import at_resolution
+from stapo.core.objective.selection import quantiles
 from stapo.core.objective.shapes import check_shapes
 
 
@@ -24,9 +25,9 @@ def unweighted(logps: Tensor, entropies: Tensor, advantages: Tensor, mask: Tenso
 def advantage_reweighting(
     logps: Tensor, entropies: Tensor, advantages: Tensor, mask: Tensor, alpha: float = 0.2
 ) -> Tensor:
-    """Return alpha p + 1 - alpha: rare tokens count less, with either sign of A.
+    """Return alpha p + 1 - alpha: rare tokens count less (alpha < 0: more), with either sign of A.
 
-    Source: advantage reweighting (arXiv 2505.12929), eq. 8.
+    Source: advantage reweighting (arXiv 2505.12929), eq. 8; negative: arXiv 2603.22117, its authors' code.
     """
     check_shapes(mask=mask, logps=logps, entropies=entropies, advantages=advantages)
     return torch.where(mask, alpha * logps.exp() + 1 - alpha, 1.0)

@@ -25,6 +25,7 @@ ACTIVE = {
     "cispo": {"ratio_cap": 1.02},
     "clip-cov": {"covariance_low": 0.1, "dropped_share": 0.1},
     "clip-cov-authors": {"covariance_low": 0.1, "dropped_share": 0.1},
+    "clip-b": {"score_deviations": 0.5},
     "mirror": {"tau_p": 0.02},
     "matched": {"tau_p": 0.02},
 }
