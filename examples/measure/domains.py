@@ -1,4 +1,4 @@
-"""Several studies side by side, from their published tables: what S2T silences, and what it changes.
+"""Several studies side by side, from their published tables: accuracy, and what S2T silences.
 
 Usage: python examples/measure/domains.py STUDY... [--picture FILE.svg]
 
@@ -6,6 +6,7 @@ A study is a folder of results/ with methods justrl and stapo; its first benchma
 """
 
 import argparse
+from math import isnan
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,6 @@ COLUMNS = {
     "share": "S2T's share of tokens with A > 0 [%]",
     "gradient": "their gradient, against likely and uncertain tokens [%]",
     "acts": "updates in which STAPO silences [%]",
-    "reward": "reward of the last half, STAPO minus JustRL",
 }
 Triple = tuple[float, float, float]
 """A number and its interval of 95 %."""
@@ -49,11 +49,6 @@ def numbers(study: str) -> dict[str, Triple]:
     result["gradient"] = _triple(row, "Against high/high [%]")
     dose = read["dose"]
     result["acts"] = _triple(dose[dose.Method == "STAPO"].iloc[0], "Updates in which it acts [%]")
-    ends = read["endpoints"]
-    row = ends[
-        ends.Endpoint.str.startswith("training reward, last half") & (ends.Method == "JustRL")
-    ].iloc[0]
-    result["reward"] = _triple(row, "STAPO minus it")
     return result
 
 
@@ -65,16 +60,18 @@ def table(studies: dict[str, dict[str, Triple]]) -> str:
     """Return the numbers as a table in Markdown."""
     lines = [f"| Study | {' | '.join(COLUMNS.values())} |", "|---" * (len(COLUMNS) + 1) + "|"]
     for study, measured in studies.items():
-        cells = [
-            f"{value:.3g} [{low:.3g}, {high:.3g}]"
-            for value, low, high in map(measured.get, COLUMNS)
-        ]
+        cells = [_cell(measured[key]) for key in COLUMNS]
         lines.append(f"| {study} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
+def _cell(estimate: Triple) -> str:
+    value, low, high = estimate
+    return "–" if isnan(low) else f"{value:.3g} [{low:.3g}, {high:.3g}]"
+
+
 def picture(studies: dict[str, dict[str, Triple]]) -> Any:
-    """Return a figure: accuracy by method, S2T's share, and the difference in reward."""
+    """Return a figure: accuracy by method, and S2T's share."""
     shown = {
         "accuracy at T = 1.0 [%]": {
             "Base": "accuracy, base",
@@ -82,7 +79,6 @@ def picture(studies: dict[str, dict[str, Triple]]) -> Any:
             "STAPO": "accuracy, stapo",
         },
         "S2T's share of tokens with A > 0 [%]": {"JustRL": "share"},
-        "reward, STAPO minus JustRL": {"STAPO": "reward"},
     }
     panels = []
     for label, groups in shown.items():
@@ -100,7 +96,7 @@ def picture(studies: dict[str, dict[str, Triple]]) -> Any:
         panels.append(
             charts.panel(charts.bars(rows, label, charts.colours(["JustRL", "STAPO", "Base"])))
         )
-    return charts.grid(panels, "", columns=3)
+    return charts.grid(panels, "", columns=2)
 
 
 def main() -> None:
