@@ -1,6 +1,7 @@
 """The tables and numbers of findings and rivals are those of the results."""
 
 import csv
+import runpy
 from collections.abc import Callable, Iterator
 from functools import partial
 from statistics import fmean
@@ -17,6 +18,7 @@ from stapo.suite.study import read_study
 
 FINDINGS, RIVALS = "docs/findings.md", "docs/rivals.md"
 MARKED = "workflows/studies/marked/README.md"
+DOMAINS = "workflows/studies/domains/README.md"
 HALF = "training reward, last half"
 REWARD = f"{HALF} (primary)"
 ENTROPY = "entropy, last tenth [nats]"
@@ -162,6 +164,13 @@ def twins() -> Iterator[list[str]]:
     yield ["Root mean square", "", "", f"{fmean(squares) ** 0.5:.4f}", "", "", ""]
 
 
+def tasks() -> Iterator[list[str]]:
+    program = runpy.run_path(str(ROOT / "examples" / "measure" / "domains.py"))
+    names = ("smollm2-words-seeds", "domain-sums", "domain-letters", "domain-syllogisms")
+    lines = program["table"]({name: program["numbers"](name) for name in names}).splitlines()
+    yield from (line.strip("| ").split(" | ") for line in lines[2:])
+
+
 TABLES = [
     (FINDINGS, trainings),
     (MARKED, other_methods),
@@ -170,6 +179,7 @@ TABLES = [
     (RIVALS, updates_per_rollout),
     (MARKED, later),
     (MARKED, twins),
+    (DOMAINS, tasks),
 ]
 
 
