@@ -96,7 +96,7 @@ def picture(studies: dict[str, dict[str, Triple]]) -> Any:
         panels.append(
             charts.panel(charts.bars(rows, label, charts.colours(["JustRL", "STAPO", "Base"])))
         )
-    return charts.grid(panels, "", columns=2)
+    return charts.grid(panels, "", columns=1)
 
 
 def main() -> None:
