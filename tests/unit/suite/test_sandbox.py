@@ -1,6 +1,7 @@
 """Functions as answers: what their tests accept, and hostile code in the sandbox."""
 
 import json
+import platform
 import socket
 import sys
 import time
@@ -40,6 +41,20 @@ REACHING = {
     "namespace": "import ctypes; assert ctypes.CDLL(None).unshare(0x08000000) == 0",
     "memory": "bytearray(2**30)",
     "limits": "import resource as r; r.setrlimit(r.RLIMIT_CPU, (99, 99))",
+    "timers": "import ctypes as m; c, t = m.CDLL(None), m.byref(m.c_void_p()); "
+    "assert not any([c.timer_create(0, None, t) for _ in range(99)])",
+    **{
+        call: f"import ctypes as c; c.CDLL(None, use_errno=True).{call}; assert c.get_errno() != 38"
+        for call in (
+            "fchmod(-1, 0)",
+            "fsetxattr(-1, b'', b'', 0, 0)",
+            "process_vm_readv(1, 0, 0, 0, 0, 0)",
+            "process_vm_writev(1, 0, 0, 0, 0, 0)",
+            "syscall(438, -1, 0, 0)",  # pidfd_getfd
+            "vmsplice(-1, 0, 0, 0)",
+            f"syscall({206 if platform.machine() == 'x86_64' else 0}, 0, 0)",  # io_setup
+        )
+    },
 }
 """What is reached outside and not inside: code that fails there, before it gives the right result."""
 EXHAUSTING = {
