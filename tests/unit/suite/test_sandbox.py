@@ -21,6 +21,9 @@ from stapo.suite.training.rewards import answer_reward
 needs_bubblewrap = pytest.mark.usefixtures("installed")
 GOLD = json.dumps({"function": "f", "tests": [[[1], 2], [[-1], 0]]})
 RIGHT = "def f(x):\n    return x + 1"
+NODE = (
+    "import dataclasses\n@dataclasses.dataclass\nclass Node:\n    x: int\n    left: 'Node' = None\n"
+)
 REACHING = {
     "accounts": "open('/etc/passwd')",
     "repository": f"open({str(ROOT / 'pyproject.toml')!r})",
@@ -142,6 +145,7 @@ def test_hostile_code_is_wrong_and_bounded_and_the_answers_beside_it_right():
         ([[[[3, 1]], [1, 3]]], "def f(x):\n    print(x)\n    return tuple(sorted(x))", "correct"),
         ([[[{"a": 1}], {"a": 1.0}]], "import copy\nf = copy.deepcopy", "correct"),
         ([[[], "é"]], "class A:\n    def f(self): return 'é'\nf = A().f", "correct"),
+        ([[[2], 4]], f"{NODE}def f(x): return Node(x, Node(x)).left.x * 2", "correct"),
         ([[[2], 4], [[3], 9]], "def f(x): return 4", "wrong"),
         # The same each time, for `stapo verify`.
         ([[[], 13]], "import random\ndef f(): return random.randint(1, 99)", "wrong"),
