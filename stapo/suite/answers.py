@@ -49,6 +49,7 @@ NUMBER = re.compile(
 )
 """A decimal number; the minus of 16-3 is no sign."""
 EDGES = " \t\r$"
+CODE = re.compile(r"^```python[ \t\r]*\n(.*?)\n```", re.DOTALL | re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -199,11 +200,15 @@ def last_tagged(text: str) -> str | None:
     return answer.strip() if opening and closing else None
 
 
-def last_code(text: str) -> str | None:
-    """Return the last block that begins with ```python; None without one, or if it does not end."""
-    _, opening, rest = text.rpartition("```python\n")
-    code, closing, _ = rest.partition("\n```")
-    return code if opening and closing else None
+def last_code(gold: str, text: str) -> str | None:
+    """Return the last block of Python that defines the function, or else the last; None if none is closed.
+
+    After it there may be an example of its use.
+    """
+    blocks = CODE.findall(text)
+    name = re.search(r'"function":\s*"(\w+)"', gold)
+    defining = [block for block in blocks if name and f"def {name[1]}(" in block]
+    return (defining or blocks or [None])[-1]
 
 
 def same(gold: str, answer: str | None) -> bool:
@@ -295,7 +300,7 @@ READERS = {
     ),
     # Of tests no right function is known: `stapo.suite.sandbox` tells which golds are tests.
     "python_function": Reader(
-        lambda _, response: last_code(response),
+        last_code,
         gold=lambda text: text,
         written=lambda gold: gold,
         is_right=lambda gold, response: False,

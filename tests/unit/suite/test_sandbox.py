@@ -159,7 +159,8 @@ def test_a_function_is_right_if_all_its_results_are_equal_as_json(tests, code, v
 
 @needs_bubblewrap
 def test_the_reward_is_the_verdict_of_evaluation():
-    responses = [response(RIGHT), response(RIGHT.replace("+", "-")), RIGHT]
+    used = f"{response(RIGHT)}\n{response('print(f(1))')}"
+    responses = [used, response(RIGHT.replace("+", "-")), RIGHT]
     assert answer_reward("python_function")(responses, [GOLD] * 3) == [1.0, -1.0, -1.0]
     grades = grade_all([(GOLD, text) for text in responses], READERS["python_function"])
     assert [grade.verdict for grade in grades] == ["correct", "wrong", "no_box"]
