@@ -205,10 +205,10 @@ def last_code(gold: str, text: str) -> str | None:
 
     After it there may be an example of its use.
     """
-    blocks = CODE.findall(text)
+    blocks: list[str] = CODE.findall(text)
     name = re.search(r'"function":\s*"(\w+)"', gold)
     defining = [block for block in blocks if name and f"def {name[1]}(" in block]
-    return (defining or blocks or [None])[-1]
+    return next(reversed(defining or blocks), None)
 
 
 def same(gold: str, answer: str | None) -> bool:
