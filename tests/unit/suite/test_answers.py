@@ -39,7 +39,7 @@ WORDS = {"after": "The answer is"}
             "```python\n1\n```\nor\n```python\n2\n3\n```\n```\nits output\n```",
             "2\n3",
         ),
-        ("python_function", "```python\n1\n```\nand ```python\n2", None),
+        ("python_function", "```python\n1\n```\nor\n```python\n2", "1"),
         ("python_function", "```\n1\n```", None),
     ],
 )
