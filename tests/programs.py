@@ -10,6 +10,9 @@ from typing import Any, NoReturn
 
 import pytest
 
+PATIENCE_MILLISECONDS = 180_000
+"""For a browser: a report has 5 MB, and the machine may be busy."""
+
 
 def ran(
     *command: str | Path,

@@ -13,9 +13,11 @@ from typing import Any
 import pandas as pd
 
 from stapo.suite.analysis import charts
+from stapo.suite.analysis.evidence.recorded import QUADRANTS
+from stapo.suite.analysis.formats import UNMEASURED, with_interval
+from stapo.suite.evaluation.statistics import Interval
 from stapo.suite.repository import ROOT
 
-SILENCED = "low probability, low entropy (S2T silences)"
 COLUMNS = {
     "accuracy, base": "Base [%]",
     "accuracy, justrl": "JustRL [%]",
@@ -24,11 +26,9 @@ COLUMNS = {
     "gradient": "their gradient, against likely and uncertain tokens [%]",
     "acts": "updates in which STAPO silences [%]",
 }
-Triple = tuple[float, float, float]
-"""A number and its interval of 95 %."""
 
 
-def numbers(study: str) -> dict[str, Triple]:
+def numbers(study: str) -> dict[str, Interval]:
     """Return the numbers of a study by the keys of `COLUMNS`: of JustRL, where no method is named."""
     tables = ROOT / "results" / study / "tables"
     read = {path.stem: pd.read_csv(path) for path in tables.glob("*.csv")}
@@ -37,26 +37,27 @@ def numbers(study: str) -> dict[str, Triple]:
     first = values[(values.decoding == values.decoding.iloc[0]) & (values.benchmark != "Avg")]
     first = first[first.benchmark == first.benchmark.iloc[0]].drop_duplicates("method")
     result = {
-        f"accuracy, {row.method}": (row.value, row.low, row.high) for row in first.itertuples()
+        f"accuracy, {row.method}": Interval(row.value, row.low, row.high)
+        for row in first.itertuples()
     }
     quadrants = read["quadrants"]
     (row,) = quadrants[
         (quadrants.Method == "JustRL")
         & (quadrants.Advantage == "> 0")
-        & (quadrants.Quadrant == SILENCED)
+        & (quadrants.Quadrant == QUADRANTS[0])
     ].to_dict("records")
-    result["share"] = _triple(row, "Density [%]")
-    result["gradient"] = _triple(row, "Against high/high [%]")
+    result["share"] = _interval(row, "Density [%]")
+    result["gradient"] = _interval(row, "Against high/high [%]")
     dose = read["dose"]
-    result["acts"] = _triple(dose[dose.Method == "STAPO"].iloc[0], "Updates in which it acts [%]")
+    result["acts"] = _interval(dose[dose.Method == "STAPO"].iloc[0], "Updates in which it acts [%]")
     return result
 
 
-def _triple(row: Any, column: str) -> Triple:
-    return row[column], row[f"{column}, low"], row[f"{column}, high"]
+def _interval(row: Any, column: str) -> Interval:
+    return Interval(row[column], row[f"{column}, low"], row[f"{column}, high"])
 
 
-def table(studies: dict[str, dict[str, Triple]]) -> str:
+def table(studies: dict[str, dict[str, Interval]]) -> str:
     """Return the numbers as a table in Markdown."""
     lines = [f"| Study | {' | '.join(COLUMNS.values())} |", "|---" * (len(COLUMNS) + 1) + "|"]
     for study, measured in studies.items():
@@ -65,12 +66,11 @@ def table(studies: dict[str, dict[str, Triple]]) -> str:
     return "\n".join(lines)
 
 
-def _cell(estimate: Triple) -> str:
-    value, low, high = estimate
-    return "–" if isnan(low) else f"{value:.3g} [{low:.3g}, {high:.3g}]"
+def _cell(estimate: Interval) -> str:
+    return UNMEASURED if isnan(estimate.low) else with_interval(estimate, ".3g")
 
 
-def picture(studies: dict[str, dict[str, Triple]]) -> Any:
+def picture(studies: dict[str, dict[str, Interval]]) -> Any:
     """Return a figure: accuracy by method, and S2T's share."""
     shown = {
         "accuracy at T = 1.0 [%]": {
@@ -83,13 +83,7 @@ def picture(studies: dict[str, dict[str, Triple]]) -> Any:
     panels = []
     for label, groups in shown.items():
         rows = [
-            {
-                "group": group,
-                "y": study,
-                "x": measured[key][0],
-                "low": measured[key][1],
-                "high": measured[key][2],
-            }
+            {"group": group, "y": study, **charts.interval(measured[key], axis="x")}
             for study, measured in studies.items()
             for group, key in groups.items()
         ]

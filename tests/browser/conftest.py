@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect, sync_playwright
-from programs import missing
+from programs import PATIENCE_MILLISECONDS, missing
 
 
 @pytest.fixture(scope="session")
@@ -15,8 +15,7 @@ def browser() -> Iterator[Any]:
     chromium = shutil.which("chromium")
     if chromium is None:
         missing("no chromium on this machine")
-    # The page has 5 MB, and the machine may be busy.
-    expect.set_options(timeout=180_000)
+    expect.set_options(timeout=PATIENCE_MILLISECONDS)
     with sync_playwright() as started:
         found = started.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         yield found

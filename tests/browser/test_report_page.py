@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from finished_study import finish
 from playwright.sync_api import expect
+from programs import PATIENCE_MILLISECONDS
 
 from stapo.suite.analysis import charts, report
 from stapo.suite.study import parse_study
@@ -48,7 +49,7 @@ def opened(browser: Any, page: Path) -> Iterator[Callable[..., Any]]:
         size = {"width": width, "height": 900}
         context = browser.new_context(viewport=size, color_scheme=scheme, offline=True, **options)
         contexts.append(context)
-        context.set_default_timeout(180_000)
+        context.set_default_timeout(PATIENCE_MILLISECONDS)
         context.route("**/*", route)
         tab = context.new_page()
         tab.on("console", lambda said: wrong.append(f"{said.type}: {said.text}"))

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from programs import python
+from programs import PATIENCE_MILLISECONDS, python
 
 from stapo.suite.repository import ROOT
 
@@ -23,6 +23,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_axe_finds_nothing_serious(browser, serious, site, width, scheme):
     viewport = {"width": width, "height": 900}
     context = browser.new_context(viewport=viewport, color_scheme=scheme)
+    context.set_default_timeout(PATIENCE_MILLISECONDS)
     for name in ("index", "findings", "extend", "examples/trl_grpo.py"):
         page = context.new_page()
         page.goto(f"file://{site}/{name}.html")

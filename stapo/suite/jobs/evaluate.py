@@ -34,7 +34,7 @@ def _responses(jobs: Jobs) -> Iterator[Job]:
                     "decoding": study.decodings[decoding].model_dump(),
                     "end_tokens": sorted(set(study.end_tokens)),
                     "evaluation": study.evaluation.model_dump(exclude=NOT_ASKED)
-                    | study.run.model_dump(include={"algorithms"}),
+                    | study.run.computing(),
                 },
                 {"checkpoint": of_checkpoint(jobs, checkpoint)},
                 tuple(paths.COMPLETIONS.format(**at, benchmark=name) for name in answered),
@@ -54,7 +54,7 @@ def judge_settings(study: Study) -> dict[str, Any] | None:
     if verifier is None:
         return None
     constants = {k: v for k, v in verifier.constants().items() if k != "batch_size"}
-    return constants | verifier.model_dump() | study.run.model_dump(include={"algorithms"})
+    return constants | verifier.model_dump() | study.run.computing()
 
 
 def _scores(jobs: Jobs) -> Iterator[Job]:

@@ -77,7 +77,7 @@ def _trainings(jobs: Jobs) -> Iterator[Job]:
                 "training": training_settings(training, without),
                 "end_tokens": sorted(set(study.end_tokens)),
                 "seed": this.seed,
-                **study.run.model_dump(include={"algorithms"}),
+                **study.run.computing(),
             },
             {"base": jobs.job("base", this.model), "data": jobs.job("prompts")},
             tuple(path.format(**at) for path in recorded),
@@ -146,7 +146,7 @@ def _interventions(jobs: Jobs) -> Iterator[Job]:
                 "interventions": settings.constants()
                 | settings.model_dump(exclude={"checkpoints", "method", "methods"}),
                 **_of_methods(study),
-                **study.run.model_dump(include={"algorithms"}),
+                **study.run.computing(),
             },
             {"checkpoint": of_checkpoint(jobs, checkpoint), "data": jobs.job("prompts")},
             tuple(

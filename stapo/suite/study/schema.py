@@ -1,6 +1,6 @@
 """The sections of a study file except models and data: every setting, its type, range and meaning."""
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, StringConstraints
 
@@ -170,8 +170,9 @@ class BenchmarkSettings(Strict):
         "Expected SHA-256 of the problems in `file`, as printed by `stapo check`; default: any"
     )
     answer: Reader | None = off(
-        "How answers are read: boxed, last_number, {after: TEXT}, python_function or FILE.py:function; "
-        "default: as the task file says, with a `file` as the reward of the training reads them"
+        "How answers are read: boxed, last_number, whole, {after: TEXT}, python_function or "
+        "FILE.py:function; default: as the task file says, with a `file` as the reward of the training "
+        "reads them"
     )
     answer_sha256: Sha256 | None = off(
         "Expected SHA-256 of the file of `answer`, as printed by `stapo check`; default: any"
@@ -269,6 +270,10 @@ class Run(Strict):
         description="Those of PyTorch and vLLM, in training and evaluation; deterministic: with the same "
         "bits again on the same machine, also on a GPU",
     )
+
+    def computing(self) -> dict[str, Any]:
+        """Return the settings that determine the results of every stage that computes with a model."""
+        return self.model_dump(include={"algorithms"})
 
 
 Control = Literal[
