@@ -1,5 +1,6 @@
 """The lm-eval task files of `benchmarks/`. Nothing here imports lm-eval."""
 
+import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -59,7 +60,10 @@ def benchmark_definitions() -> dict[str, dict[str, Any]]:
 
 
 def task_faults(definition: Mapping[str, Any]) -> list[str]:
-    """Return a line for each key of a task that nothing reads, and for an answer that names no reader."""
+    """Return a line for each key of a task that nothing reads, and for an answer or checksum that is none.
+
+    A checksum that another task has was copied with its file.
+    """
     metadata = definition.get("metadata", {})
     unknown = sorted(definition.keys() - KEYS)
     unknown += [f"metadata.{key}" for key in sorted(metadata.keys() - METADATA)]
@@ -67,6 +71,16 @@ def task_faults(definition: Mapping[str, Any]) -> list[str]:
     answer = metadata.get("answer", "boxed")
     if not is_built_in(answer) or judged_by_task(answer):
         faults.append(WRONG_READER)
+    if (sha256 := metadata.get("sha256")) is not None:
+        place = "metadata.sha256 in its task file"
+        if not re.fullmatch("[0-9a-f]{64}", str(sha256)):
+            faults.append(f"{place}: expected 64 hex digits, or null until `stapo fetch` prints it")
+        for other in benchmark_definitions().values():
+            is_same = "hub" in metadata and other["metadata"]["sha256"] == sha256
+            if is_same and other["task"] != definition["task"]:
+                faults.append(
+                    f"{place}: also that of {other['task']}; write null until `stapo fetch` prints it"
+                )
     return faults
 
 

@@ -77,7 +77,7 @@ NOTICE_SECONDS = min(3600, 30 * int(in_profile("runtime", "train", 24 * 60)))
 
 DEVICES = ("cpu", 1)
 if STUDY.gpus_of("train"):
-    DEVICES = ("h200", int(in_profile("gpu", "train", STUDY.gpus_of("train"))))
+    DEVICES = ("h100", int(in_profile("gpu", "train", STUDY.gpus_of("train"))))
 
 
 # Stages whose jobs run on the CPUs of this machine: it has no cluster, and they get no GPU.

@@ -119,7 +119,7 @@ def check(study: StudyFile, as_json: JsonOption = False) -> None:
 @app.command()
 def plan(
     study: StudyFile,
-    gpu: Annotated[str, typer.Option(help="Such as h100, or cpu for tiny models")] = "h200",
+    gpu: Annotated[str, typer.Option(help="Such as h100, or cpu for tiny models")] = "h100",
     gpus: Annotated[int, typer.Option(min=1, help="Of one training")] = 8,
     dollars: Annotated[float, typer.Option(min=0, help="Price of an hour of one GPU")] = 0.0,
     as_json: JsonOption = False,

@@ -73,7 +73,7 @@ def benchmark_rows(metadata: Mapping[str, Any]) -> list[Row]:
         raise ValueError(f"{source}: expected {count} rows, found {len(rows)}")
     digest = rows_checksum(rows)
     if sha256 is None:
-        hint = "not known to its task file; write it there as metadata.sha256, before you evaluate"
+        hint = "stated nowhere; write it as sha256 of the benchmark, before you evaluate"
         print(f"{source}: SHA-256 {digest}: {hint}")  # noqa: T201
     elif digest != sha256:
         raise ValueError(f"{source}: expected rows with SHA-256 {sha256}, found {digest}")

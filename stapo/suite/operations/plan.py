@@ -212,7 +212,7 @@ def answer_seconds(study: Study, model: str, device: Device, responses: int) -> 
     return ceil(responses / batch) * decode_seconds(shape, device, vllm, batch, prompt, limit)
 
 
-def plan(study: Study, gpu: str = "h200", gpus: int = 8) -> dict[tuple[str, str], Counter[str]]:
+def plan(study: Study, gpu: str = "h100", gpus: int = 8) -> dict[tuple[str, str], Counter[str]]:
     """Return what a study costs, by stage and model.
 
     Of all jobs together: `jobs`, `hours` one after another, `gpu_hours`, and `disk`, the bytes of the results

@@ -210,7 +210,7 @@ def _notes(results: Results) -> Errors:
     for name in study.run.benchmarks:
         metadata = study.task(name)["metadata"]
         if metadata["sha256"] is None and "reasoning_gym" not in metadata:  # Made again.
-            yield f"questions and golds of {name} are taken as stated: its task file has no checksum"
+            yield f"questions and golds of {name} are taken as stated: the benchmark has no checksum"
     if study.intervened():
         yield "the updates of interventions were not done again from their weights"
     if study.evaluation.verifier:

@@ -10,7 +10,7 @@ from stapo.core.methods.parts import ARGUMENTS
 from stapo.suite.answers import is_built_in, judged_by_task
 from stapo.suite.study.loader import Place, Problem
 from stapo.suite.study.method_settings import CLIPS
-from stapo.suite.study.schema import BenchmarkSettings, TrainingSettings
+from stapo.suite.study.schema import OF_HUB, BenchmarkSettings, TrainingSettings
 from stapo.suite.study.sources import DomainData
 from stapo.suite.study.study import BASE_TITLE, Study
 from stapo.suite.tasks import benchmark_definitions, task_faults
@@ -96,11 +96,13 @@ def _benchmarks(study: Study) -> Iterator[Problem]:
         if given.is_own:
             if name in tasks:
                 yield place, "is also a benchmark of benchmarks/; choose another name"
-            if given.reasoning_gym:
-                yield from (((*place, key), message) for key, message in _unfit_domain(given))
+            yield from (((*place, key), message) for key, message in _unfit_source(given))
         elif name not in tasks:
             message = f"no task of this name in benchmarks/; known: {', '.join(tasks)}"
-            yield place, f"{message}; or name a `file` of your own, or tasks of `reasoning_gym`"
+            yield (
+                place,
+                f"{message}; or name a `file`, a data set of the `hub`, or tasks of `reasoning_gym`",
+            )
         else:
             yield from ((place, fault) for fault in task_faults(tasks[name]))
             for key, message in _unfit(given, tasks[name]["metadata"]):
@@ -118,16 +120,29 @@ def _unfit(given: BenchmarkSettings, metadata: Mapping[str, Any]) -> Iterator[tu
     if given.answer == "python_function":
         yield "answer", "only for tests in a `file`; choose another"
     if given.sha256:
-        yield "sha256", "only beside a `file`; the task file has its own; remove it"
+        yield "sha256", "only beside a `file` or `hub`; the task file has its own; remove it"
+    yield from _without_hub(given)
 
 
-def _unfit_domain(given: BenchmarkSettings) -> Iterator[tuple[str, str]]:
-    """Yield the settings that do not fit tasks of reasoning-gym."""
-    if given.rows is None:
-        yield "rows", "missing; say how many problems are made"
-    for key in ("file", "sha256"):
+def _unfit_source(given: BenchmarkSettings) -> Iterator[tuple[str, str]]:
+    """Yield the settings that do not fit where the problems of a study's own benchmark come from."""
+    source, *others = given.sources
+    for key in others:
+        yield key, f"not beside `{source}`; remove one of them"
+    if given.rows is None and not given.file:
+        yield "rows", f"missing; say how many problems {'it has' if given.hub else 'are made'}"
+    if given.sha256 and source == "reasoning_gym":
+        yield "sha256", "not beside `reasoning_gym`; remove one of them"
+    if not given.hub:
+        yield from _without_hub(given)
+    elif missing := [key for key in OF_HUB[:2] if getattr(given, key) is None]:
+        yield "hub", f"needs {' and '.join(missing)} beside it; add them"
+
+
+def _without_hub(given: BenchmarkSettings) -> Iterator[tuple[str, str]]:
+    for key in OF_HUB:
         if getattr(given, key):
-            yield key, "not beside `reasoning_gym`; remove one of them"
+            yield key, "only beside `hub`; remove it"
 
 
 def _domains(study: Study) -> Iterator[Problem]:

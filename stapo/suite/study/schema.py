@@ -20,9 +20,11 @@ from stapo.suite.study.fields import (
     OpenUnit,
     Prompts,
     Reader,
+    Revision,
     Rows,
     Seed,
     Sha256,
+    Split,
     Steps,
     Strict,
     Temperature,
@@ -152,6 +154,10 @@ class Decoding(Strict):
         return f"T = {self.temperature}, top-p = {self.top_p}{limit}"
 
 
+OF_HUB = ("revision", "split", "subset")
+"""Settings of a benchmark that say which part of its data set on the Hub is meant; the last is optional."""
+
+
 class BenchmarkSettings(Strict):
     """Settings of a benchmark in a study; the rest is in `benchmarks/`, or in a file of the study's own."""
 
@@ -161,13 +167,18 @@ class BenchmarkSettings(Strict):
     file: LocalFile | None = off(
         "JSON lines with question and answer; a relative path means the study's folder"
     )
+    hub: HubId | None = off("Data set on the Hub, such as HuggingFaceH4/MATH-500")
+    revision: Revision | None = off("Of `hub`, the commit, 40 hex digits, or main")
+    subset: Name | None = off("Of `hub`, the subset, such as main; default: its only one")
+    split: Split | None = off("Of `hub`, the split, such as test")
     reasoning_gym: Domains | None = off("Tasks of reasoning-gym, each with its settings")
     rows: Annotated[Rows, unit("rows")] | None = off(
         "Of a benchmark of `benchmarks/`, how many problems are asked, from the first, default: all; of a "
-        "`file`, the expected number; of `reasoning_gym`, how many are made"
+        "`file` or `hub`, the expected number; of `reasoning_gym`, how many are made"
     )
     sha256: Sha256 | None = off(
-        "Expected SHA-256 of the problems in `file`, as printed by `stapo check`; default: any"
+        "Expected SHA-256 of the problems in `file`, as printed by `stapo check`, or of `hub`, as printed by "
+        "`stapo fetch`; default: any"
     )
     answer: Reader | None = off(
         "How answers are read: boxed, last_number, whole, {after: TEXT}, python_function or "
@@ -184,7 +195,12 @@ class BenchmarkSettings(Strict):
     @property
     def is_own(self) -> bool:
         """Return whether it is defined by the study alone, and not in `benchmarks/`."""
-        return self.file is not None or self.reasoning_gym is not None
+        return bool(self.sources)
+
+    @property
+    def sources(self) -> list[str]:
+        """Return the settings that say where its problems come from; none for one of `benchmarks/`."""
+        return [key for key in ("file", "hub", "reasoning_gym") if getattr(self, key)]
 
 
 class Verifier(HubModel):

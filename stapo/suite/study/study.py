@@ -18,6 +18,7 @@ from stapo.suite.study.files import RowsFile
 from stapo.suite.study.functions import named
 from stapo.suite.study.method_settings import AllMethods, MethodSettings, origin_of, resolve
 from stapo.suite.study.schema import (
+    OF_HUB,
     BenchmarkSettings,
     Compare,
     Decoding,
@@ -268,6 +269,9 @@ class Study(Strict):
             if given.reasoning_gym:
                 tasks = {"sha256": None, "reasoning_gym": given.reasoning_gym}
                 definition["metadata"] |= tasks | {"library": DomainData.library}
+            elif given.hub:
+                definition["metadata"] |= given.model_dump(include={"hub", *OF_HUB})
+                definition["metadata"] |= {"sha256": given.sha256, "names": [benchmark]}
             definition = asking(definition, self.training.instruction)
         if given.instruction is not None:
             definition = asking(definition, given.instruction)
@@ -327,6 +331,14 @@ class Study(Strict):
         if isinstance(self.data, HubData) and self.data.sha256 is None:
             remedy = f"write the one of the first run, in results/{self.name}/data/prompts.json"
             lines.append(f"data.sha256: null: other prompts would not be noticed; {remedy}")
+        for name in self.run.benchmarks:
+            metadata = self.task(name)["metadata"]
+            if "hub" in metadata and metadata["sha256"] is None:
+                remedy = "write the one that `stapo fetch` prints"
+                place = (
+                    f"benchmarks.{name}" if self.benchmarks[name].is_own else f"task file of {name}"
+                )
+                lines.append(f"{place}: no sha256: other problems would not be noticed; {remedy}")
         return lines
 
     def gpus_of(self, rule: str) -> int:

@@ -25,7 +25,7 @@ from stapo.suite.records.responses import AnsweredProblem
 from stapo.suite.repository import BENCHMARKS
 from stapo.suite.study import StudyError, checks, parse_study, read_study
 from stapo.suite.study.files import rows_checksum
-from stapo.suite.tasks import INSTRUCTION, TASK_PREFIX, benchmark_definitions
+from stapo.suite.tasks import INSTRUCTION, TASK_PREFIX, benchmark_definitions, task_faults
 
 FILES = sorted(BENCHMARKS.rglob("[!_]*.yaml"))
 TINY = [n for n, d in benchmark_definitions().items() if "builder" in d["metadata"]]
@@ -43,11 +43,12 @@ def test_lm_eval_sees_every_file_under_its_name(tasks):
     names = {TASK_PREFIX + path.stem for path in FILES}
     assert set(tasks.all_subtasks) == names
     assert {TASK_PREFIX + name for name in benchmark_definitions()} == names
-    assert {name for name in benchmark_definitions() if name not in TINY} == REAL
+    assert set(benchmark_definitions()) >= REAL
     for path in FILES:
         about = yaml.safe_load(path.read_text().replace("!function", ""))["metadata"]
         assert {"version", "rows", "sha256"} <= set(about)
-        assert "builder" in about or {"hub", "revision", "split", "names", "licence"} <= set(about)
+        assert "builder" in about or {"hub", "revision", "split", "names"} <= set(about)
+        assert "licence" in about or path.stem not in REAL
 
 
 @pytest.mark.parametrize("name", TINY)
@@ -113,9 +114,34 @@ def test_rows_without_a_known_checksum_are_taken_and_summed(tmp_path, monkeypatc
     found = benchmark_rows(metadata)
     assert [row["question"] for row in found[:2]] == ["0?", "1?"]
     assert [row["answer"] for row in found[:2]] == [rows[0]["answer"], "1"]
-    assert f"SHA-256 {rows_checksum(found)}: not known to its task file" in capsys.readouterr().out
+    assert f"SHA-256 {rows_checksum(found)}: stated nowhere;" in capsys.readouterr().out
     with pytest.raises(ValueError, match="expected 30 rows, found 33"):
         benchmark_rows({**metadata, "rows": 30})
+
+
+def test_a_study_names_a_data_set_as_a_task_file_does(tmp_path, monkeypatch, raw_study):
+    write_jsonl(tmp_path / "olympics.jsonl", [LAYOUTS[3](*row.values()) for row in ROWS])
+    monkeypatch.setenv(DATA_DIR, str(tmp_path))
+    own = {"hub": "a/b", "revision": "0" * 40, "split": "test", "rows": 2, "samples": 4}
+    raw_study["benchmarks"]["olympics"] = {**own, "sha256": rows_checksum(ROWS)}
+    study = parse_study(raw_study)
+    task = study.task("olympics")
+    assert benchmark_rows(task["metadata"]) == ROWS
+    assert (study.responses("olympics"), study.rows_file("olympics")) == (8, None)
+    assert asked_of(task, ROWS)[0][0] == ROWS[0]["question"] + study.training.instruction
+    assert task["metadata"] == {
+        "version": 1, "rows": 2, "sha256": rows_checksum(ROWS), "hub": "a/b", "revision": "0" * 40,
+        "split": "test", "names": ["olympics"],
+    }  # fmt: skip
+
+
+def test_a_checksum_of_another_task_or_none_is_a_fault():
+    task = benchmark_definitions()["aime24"]
+    other = benchmark_definitions()["aime25"]["metadata"]["sha256"]
+    for wrong, fault in ((other, "also that of stapo_aime25"), ("ab12", "expected 64 hex digits")):
+        (line,) = task_faults({**task, "metadata": {**task["metadata"], "sha256": wrong}})
+        assert line.startswith(f"metadata.sha256 in its task file: {fault}")
+    assert task_faults(task) == []
 
 
 @pytest.mark.parametrize("folder", ["SomeSet", "Some-Set"])

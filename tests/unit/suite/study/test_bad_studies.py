@@ -65,8 +65,14 @@ TABLE = [
     ('benchmarks: {chain-2: {rows: 101, sha256: %s}, '
         'chain-4: {answer: boxed, answer_sha256: %s}}' % (2 * ("a" * 64,)), [
         'benchmarks.chain-2.rows: it has only 100 problems; use at most as many',
-        'benchmarks.chain-2.sha256: only beside a `file`; the task file has its own',
+        'benchmarks.chain-2.sha256: only beside a `file` or `hub`; the task file has',
         'benchmarks.chain-4.answer_sha256: only beside an `answer` in a file of']),
+    ('benchmarks: {a: {hub: a/b, samples: 1}, b: {reasoning_gym: {gcd: {}}, hub: a/b, '
+        'revision: main, split: test, rows: 1, samples: 1}, chain-2: {samples: 1, split: test}}', [
+        'benchmarks.chain-2.split: only beside `hub`; remove it',
+        'benchmarks.a.rows: missing; say how many problems it has',
+        'benchmarks.a.hub: needs revision and split beside it; add them',
+        'benchmarks.b.reasoning_gym: not beside `hub`; remove one of them']),
     ('benchmarks: {own: {file: 3, samples: 1}}\nrun: {benchmarks: [own]}', [
         'benchmarks.own.file: expected text; put it in quotes']),
     ('evaluation: {verdict: verifier}', [

@@ -238,6 +238,14 @@ def test_only_commits_and_checksums_are_silent(raw_study):
     raw_study["models"]["mine"]["revision"] = "0" * 40
     raw_study["data"]["sha256"] = "0" * 64
     assert parse_study(raw_study).unpinned() == []
+    olympics = {"hub": "a/b", "revision": "main", "split": "test", "rows": 2, "samples": 1}
+    raw_study["benchmarks"] |= {"olympics": olympics, "aime26": {"samples": 32}}
+    raw_study["run"]["benchmarks"] = ["olympics", "aime26", "aime24"]
+    raw_study["benchmarks"]["aime24"] = {
+        "samples": 32
+    }  # Its revision is main, its rows are summed.
+    places = [line.partition(": no sha256")[0] for line in parse_study(raw_study).unpinned()]
+    assert places == ["benchmarks.olympics", "task file of aime26"]
 
 
 def test_a_checkpoint_of_the_curve_answers_its_benchmarks_under_its_decoding(raw_study):
