@@ -173,7 +173,14 @@ def _vllm_engine(model: str, sampling: Sampling, settings: EngineSettings) -> En
             raise StudyError([f"run.algorithms: {cause}; set evaluation.backend: hf"])
         # Read while vLLM is imported. Which responses share a batch depends on times, and on kills.
         os.environ["VLLM_BATCH_INVARIANT"] = "1"
-    from vllm import LLM, SamplingParams
+    try:
+        from vllm import LLM, SamplingParams
+    except ModuleNotFoundError as error:
+        if error.name != "vllm":
+            raise
+        cause = "vLLM is not installed"
+        remedy = "run `make setup-gpu`, or set evaluation.backend: hf"
+        raise StudyError([f"evaluation.backend: {cause}; {remedy}"]) from error
 
     engine = LLM(
         model=model,

@@ -16,6 +16,7 @@ from stapo.core.files import DamagedFileError, read_jsonl
 from stapo.suite.evaluation import engines
 from stapo.suite.evaluation.engines import Request, Sampling, hf_engine, sample_seed
 from stapo.suite.evaluation.generate import Benchmark, generate
+from stapo.suite.study import StudyError
 from stapo.suite.study.schema import Decoding, Evaluation
 from stapo.suite.tasks import benchmark_definitions
 
@@ -89,6 +90,13 @@ def test_a_kill_of_vllm_loses_only_what_it_is_generating(model, tmp_path, monkey
     for name in names:
         whole, killed = (tmp_path / n / f"{name}.jsonl" for n in ("whole", "killed"))
         assert whole.read_bytes() == killed.read_bytes()
+
+
+def test_without_vllm_a_line_says_what_to_install(model, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", [])  # Also where it is installed.
+    monkeypatch.delitem(sys.modules, "vllm", raising=False)
+    with pytest.raises(StudyError, match=r"^evaluation.backend: vLLM is not installed; run `make"):
+        answer(model, tmp_path, backend="vllm")
 
 
 class Invariant(LastFirst):
