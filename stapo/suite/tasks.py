@@ -32,6 +32,8 @@ METADATA = {
 }  # fmt: skip
 """Keys of its metadata; a benchmark has as many problems as `rows` says, or the `first` of them."""
 
+REQUIRED = ("version", "rows", "sha256")
+"""Keys that the metadata of every task has."""
 WRONG_READER = "metadata.answer in its task file: expected boxed, last_number or {after: TEXT}"
 
 
@@ -60,14 +62,14 @@ def benchmark_definitions() -> dict[str, dict[str, Any]]:
 
 
 def task_faults(definition: Mapping[str, Any]) -> list[str]:
-    """Return a line for each key of a task that nothing reads, and for an answer or checksum that is none.
-
-    A checksum that another task has was copied with its file.
-    """
+    """Return a line for each missing, unknown or wrong key of a task."""
     metadata = definition.get("metadata", {})
     unknown = sorted(definition.keys() - KEYS)
     unknown += [f"metadata.{key}" for key in sorted(metadata.keys() - METADATA)]
     faults = [f"{key} in its task file: unknown key; remove it" for key in unknown]
+    needed = {*REQUIRED, *(("revision", "split", "names") if "hub" in metadata else ())}
+    missing = sorted(needed - metadata.keys())
+    faults += [f"metadata.{key} in its task file: missing; add it" for key in missing]
     answer = metadata.get("answer", "boxed")
     if not is_built_in(answer) or judged_by_task(answer):
         faults.append(WRONG_READER)
@@ -75,13 +77,19 @@ def task_faults(definition: Mapping[str, Any]) -> list[str]:
         place = "metadata.sha256 in its task file"
         if not re.fullmatch("[0-9a-f]{64}", str(sha256)):
             faults.append(f"{place}: expected 64 hex digits, or null until `stapo fetch` prints it")
-        for other in benchmark_definitions().values():
-            is_same = "hub" in metadata and other["metadata"]["sha256"] == sha256
-            if is_same and other["task"] != definition["task"]:
-                faults.append(
-                    f"{place}: also that of {other['task']}; write null until `stapo fetch` prints it"
-                )
+        if other := copied_from(metadata):
+            faults.append(f"{place}: that of {other}; write null until `stapo fetch` prints it")
     return faults
+
+
+def copied_from(metadata: Mapping[str, Any]) -> str | None:
+    """Return the task of another data set of the Hub that has the checksum of this one."""
+    hub = metadata.get("hub")
+    for name, other in benchmark_definitions().items():
+        theirs = other.get("metadata", {})
+        if hub and theirs.get("hub", hub) != hub and theirs.get("sha256") == metadata["sha256"]:
+            return name
+    return None
 
 
 def problems_of(definition: Mapping[str, Any]) -> int:

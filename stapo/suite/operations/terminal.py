@@ -59,7 +59,9 @@ class Terminal(logging.Handler):
     ) -> None:
         super().__init__()
         self.snakemake, self.study, self.on, self.dry, self.begun = snakemake, study, on, dry, 0.0
-        self.planned = defaultdict[str, float](float)  # Mean seconds of a job by stage.
+        self.planned = defaultdict[str, float](
+            float
+        )  # Mean seconds of a job by stage, and by `stage model`.
         self.left: Counter[str] = Counter()  # Jobs by rule that have not ended.
         self.jobs: dict[int, tuple[str, str, str, float]] = {}  # Rule, name, reason, start.
         self.took: dict[str, list[float]] = {}  # Seconds of the jobs that have ended, by rule.
@@ -84,11 +86,13 @@ class Terminal(logging.Handler):
         if self.jobs:
             return self._end_dry_run()
         with suppress(StudyError):  # Models of unknown shape.
-            costs = plan(self.study, *self.on)
-            for stage in {stage for stage, _ in costs}:
-                priced = (cost for (name, _), cost in costs.items() if name == stage)
-                cost = sum(priced, Counter[str]())
-                self.planned[stage] = 3600 * cost["hours"] / cost["jobs"]
+            costs: dict[str, Counter[str]] = {}
+            for (stage, model), cost in plan(self.study, *self.on).items():
+                costs[f"{stage} {model}"] = cost
+                costs[stage] = costs.get(stage, Counter()) + cost
+            self.planned |= {
+                name: 3600 * cost["hours"] / cost["jobs"] for name, cost in costs.items()
+            }
         self.left.update({k: n for k, n in record.stats.items() if not NO_JOB.match(k)})
         counts = ", ".join(f"{count} {rule}" for rule, count in self.left.items())
         tell([f"{self.left.total()} jobs: {counts}{self._time_left()}"] * (not self.dry))
@@ -156,8 +160,10 @@ class Terminal(logging.Handler):
         if Path("work").exists():
             ready.update(state.stage for state in progress(self.study) if state.note == IN_WORK)
         for stage in STAGES:
-            if why := [job[2] for job in self.jobs.values() if job[1].split()[0] == stage]:
-                seconds, reasons = self.planned[stage], ", ".join(dict.fromkeys(why))
+            asked = [job for job in self.jobs.values() if job[1].split()[0] == stage]
+            if why := [job[2] for job in asked]:
+                seconds = mean(self.planned[job[1].partition("/")[0]] for job in asked)
+                reasons = ", ".join(dict.fromkeys(why))
                 reasons += f"; {ready[stage]} in work/, not made again" * (stage in ready)
                 lines.append(f"{stage:11} {len(why):5}  {span(seconds):>10}  {reasons}")
         lines.append("times: stapo plan on {1} x {0}; Snakemake's own output: -p".format(*self.on))

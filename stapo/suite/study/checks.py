@@ -13,7 +13,7 @@ from stapo.suite.study.method_settings import CLIPS
 from stapo.suite.study.schema import OF_HUB, BenchmarkSettings, TrainingSettings
 from stapo.suite.study.sources import DomainData
 from stapo.suite.study.study import BASE_TITLE, Study
-from stapo.suite.tasks import benchmark_definitions, task_faults
+from stapo.suite.tasks import benchmark_definitions, copied_from, task_faults
 from stapo.suite.text import did_you_mean
 
 RESERVED = {
@@ -103,8 +103,9 @@ def _benchmarks(study: Study) -> Iterator[Problem]:
                 place,
                 f"{message}; or name a `file`, a data set of the `hub`, or tasks of `reasoning_gym`",
             )
+        elif faults := task_faults(tasks[name]):
+            yield from ((place, fault) for fault in faults)
         else:
-            yield from ((place, fault) for fault in task_faults(tasks[name]))
             for key, message in _unfit(given, tasks[name]["metadata"]):
                 yield (*place, key), message
     yield from _domains(study)
@@ -133,6 +134,8 @@ def _unfit_source(given: BenchmarkSettings) -> Iterator[tuple[str, str]]:
         yield "rows", f"missing; say how many problems {'it has' if given.hub else 'are made'}"
     if given.sha256 and source == "reasoning_gym":
         yield "sha256", "not beside `reasoning_gym`; remove one of them"
+    if given.sha256 and (other := copied_from({"hub": given.hub, "sha256": given.sha256})):
+        yield "sha256", f"that of {other}; remove it until `stapo fetch` prints it"
     if not given.hub:
         yield from _without_hub(given)
     elif missing := [key for key in OF_HUB[:2] if getattr(given, key) is None]:

@@ -138,10 +138,15 @@ def test_a_study_names_a_data_set_as_a_task_file_does(tmp_path, monkeypatch, raw
 def test_a_checksum_of_another_task_or_none_is_a_fault():
     task = benchmark_definitions()["aime24"]
     other = benchmark_definitions()["aime25"]["metadata"]["sha256"]
-    for wrong, fault in ((other, "also that of stapo_aime25"), ("ab12", "expected 64 hex digits")):
+    for wrong, fault in ((other, "that of aime25"), ("ab12", "expected 64 hex digits")):
         (line,) = task_faults({**task, "metadata": {**task["metadata"], "sha256": wrong}})
         assert line.startswith(f"metadata.sha256 in its task file: {fault}")
     assert task_faults(task) == []
+    bare = {key: value for key, value in task["metadata"].items() if key in ("version", "hub")}
+    missing = [line.split()[0] for line in task_faults({**task, "metadata": bare})]
+    assert missing == [
+        f"metadata.{key}" for key in ("names", "revision", "rows", "sha256", "split")
+    ]
 
 
 @pytest.mark.parametrize("folder", ["SomeSet", "Some-Set"])

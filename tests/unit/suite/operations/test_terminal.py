@@ -60,6 +60,13 @@ def test_a_dry_run_is_a_table_and_how_to_start(said):
     assert lines[-1] == "study: start: /bin/snakemake --configfile 'a b.yaml'"
 
 
+def test_a_dry_run_prices_the_models_that_it_asks_for(said, raw_study):
+    raw_study["models"]["wide"] = {**raw_study["models"]["tiny"], "hidden_size": 4096}
+    alone = said(True, START, STATS, JOB, STATS)[1]
+    raw_study["run"]["models"] = ["tiny", "wide"]
+    assert said(True, START, STATS, JOB, STATS)[1] == alone
+
+
 def test_a_long_job_tells_how_far_it_is(raw_study, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     study = parse_study(raw_study)

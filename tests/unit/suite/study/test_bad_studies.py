@@ -10,7 +10,9 @@ from stapo.core.files import DamagedFileError, content_of, text_of
 from stapo.suite.study import StudyError, parse_study, read_study
 from stapo.suite.study.files import read_rows
 from stapo.suite.study.loader import MAX_ERRORS, MAX_LINE
+from stapo.suite.tasks import benchmark_definitions
 
+AIME24 = benchmark_definitions()["aime24"]["metadata"]["sha256"]
 HEAD = "extends: smoke\nname: mine\n"
 NAMES = "run: {seeds: [%s]}\ntraining: {evaluate_every: 1}" % ", ".join(map(str, range(900)))  # noqa: UP031
 
@@ -68,11 +70,13 @@ TABLE = [
         'benchmarks.chain-2.sha256: only beside a `file` or `hub`; the task file has',
         'benchmarks.chain-4.answer_sha256: only beside an `answer` in a file of']),
     ('benchmarks: {a: {hub: a/b, samples: 1}, b: {reasoning_gym: {gcd: {}}, hub: a/b, '
-        'revision: main, split: test, rows: 1, samples: 1}, chain-2: {samples: 1, split: test}}', [
+        'revision: main, split: test, rows: 1, samples: 1}, c: {hub: a/b, revision: main, '
+        'split: test, rows: 1, samples: 1, sha256: ' + AIME24 + '}, chain-2: {samples: 1, split: test}}', [
         'benchmarks.chain-2.split: only beside `hub`; remove it',
         'benchmarks.a.rows: missing; say how many problems it has',
         'benchmarks.a.hub: needs revision and split beside it; add them',
-        'benchmarks.b.reasoning_gym: not beside `hub`; remove one of them']),
+        'benchmarks.b.reasoning_gym: not beside `hub`; remove one of them',
+        'benchmarks.c.sha256: that of aime24; remove it until `stapo fetch` prints it']),
     ('benchmarks: {own: {file: 3, samples: 1}}\nrun: {benchmarks: [own]}', [
         'benchmarks.own.file: expected text; put it in quotes']),
     ('evaluation: {verdict: verifier}', [
