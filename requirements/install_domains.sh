@@ -4,7 +4,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 stamp=$(cat .venv/stamp requirements/domains.txt requirements/install_domains.sh | sha256sum | cut -c1-64)
-[ "$(cat .cache/domains/stamp 2>/dev/null || true)" = "$stamp" ] && exit 0
+[ "$(cat .cache/domains/stamp 2>/dev/null || true)" = "$stamp" ] && echo "reasoning-gym is installed" >&2 && exit 0
 echo "install: reasoning-gym from requirements/domains.txt" >&2
 export PIP_CACHE_DIR="$PWD/.cache/pip" PIP_DISABLE_PIP_VERSION_CHECK=1
 rm -rf .cache/domains

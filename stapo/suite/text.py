@@ -89,3 +89,8 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return a similar name that is known, as a question; empty without one."""
     near = get_close_matches(name, [*known], 1)
     return f"did you mean {near[0]}? " if near and near[0] != name else ""
+
+
+def normalised(text: str) -> str:
+    """Return a question for comparisons, without differences of white space and case."""
+    return " ".join(text.split()).casefold()

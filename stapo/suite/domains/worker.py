@@ -16,7 +16,7 @@ from typing import Any
 from stapo.core.files import canonical
 from stapo.suite.domains.safety import ANSWERS, REFUSED
 from stapo.suite.limited import limited, serve
-from stapo.suite.text import did_you_mean
+from stapo.suite.text import did_you_mean, normalised
 
 FULL_SCORE = 1.0
 """From which an answer counts as right, our choice: what the library promises for its own answers."""
@@ -54,7 +54,8 @@ def _fault(name: str, settings: dict[str, Any]) -> str | None:
     try:
         _made(name, json.dumps(settings), SEEDS[True])[0]
     except Exception as error:
-        return f"{name}: its settings give no problem: {type(error).__name__}: {error}"
+        told = "its settings give no problem; check their types and ranges"
+        return f"{name}: {told}: {type(error).__name__}: {error}"
     return None
 
 
@@ -72,7 +73,7 @@ def rows(
         for name, settings in tasks.items():
             entry = _made(name, json.dumps(settings), seed)[index % SIZE]
             question = entry["question"].strip()
-            plain = " ".join(question.split()).casefold()
+            plain = normalised(question)
             if plain in seen or is_training == _is_of_benchmarks(plain):
                 continue
             seen.add(plain)

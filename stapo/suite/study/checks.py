@@ -160,7 +160,10 @@ def _domains(study: Study) -> Iterator[Problem]:
         readers["training", "reward"] = study.training.reward, is_domain
     for place, (reader, is_domain) in readers.items():
         if judged_by_task(reader) != is_domain:
-            message = "these tasks judge themselves: set reasoning_gym"
+            message = (
+                "these tasks judge themselves: write {reasoning_gym: last_number}, {reasoning_gym: "
+            )
+            message += "whole}, or reasoning_gym for answers in <answer> tags"
             yield place, message if is_domain else "only for tasks of reasoning-gym; choose another"
 
 

@@ -9,17 +9,20 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from stapo.suite import sandbox
+from stapo.suite import domains, sandbox
 from stapo.suite.answers import Setting, built_in, is_built_in
+from stapo.suite.domains import Tasks
 from stapo.suite.study.files import read_rows
 from stapo.suite.study.functions import reader_name
-from stapo.suite.study.loader import Problem
-from stapo.suite.study.sources import FileData
+from stapo.suite.study.loader import Place, Problem
+from stapo.suite.study.sources import DomainData, FileData
 from stapo.suite.study.study import Study
-from stapo.suite.text import shorten
+from stapo.suite.text import normalised, shorten
 
 MOST_LEFT_OUT = 0.1
 """Largest share of prompts that is left out; with more, the reward does not fit the data."""
+TRIED = 50
+"""Rows of tasks of reasoning-gym that are made to check them: of the first many, the rest mostly follow."""
 SHOWN = 30
 """Characters of an answer in a message."""
 WORKED = re.compile(r"^####", re.MULTILINE)
@@ -66,22 +69,61 @@ def summary(faults: Mapping[int, str], rows: Sequence[Mapping[str, str]]) -> str
     return "; ".join(parts)
 
 
+def domain_problems(study: Study) -> Iterator[Problem]:
+    """Yield what is wrong with tasks of reasoning-gym in what is run: names, settings, rows, answers."""
+    asked: dict[Place, tuple[Tasks, int, Setting]] = {}
+    for name in study.run.benchmarks:
+        given = study.benchmarks[name]
+        if given.reasoning_gym:
+            place = "benchmarks", name, "reasoning_gym"
+            asked[place] = given.reasoning_gym, given.rows or 0, study.answer(name)
+    if isinstance(data := study.data, DomainData) and study.run.methods:
+        reward = study.training.reward
+        asked["data", "reasoning_gym"] = data.reasoning_gym, data.prompts, reward
+    try:
+        lines = domains.faults([tasks for tasks, *_ in asked.values()])
+    except ValueError as error:
+        yield next(iter(asked)), str(error)
+        return
+    for (at, (tasks, count, setting)), faults in zip(asked.items(), lines, strict=True):
+        yield from ((at, fault) for fault in faults)
+        if not faults:
+            yield from _domain_rows(at, tasks, count, setting)
+
+
+def _domain_rows(place: Place, tasks: Tasks, count: int, setting: Setting) -> Iterator[Problem]:
+    try:
+        rows = domains.rows(tasks, min(count, TRIED), is_training=place[0] == "data")
+    except ValueError as error:
+        yield place, str(error)
+        return
+    faults = faulty_golds(setting, rows, is_rewarded=True) if is_built_in(setting) else {}
+    if len(faults) > MOST_LEFT_OUT * len(rows):
+        remedy = "training.reward" if place[0] == "data" else f"{place[0]}.{place[1]}.answer"
+        yield place, f"{summary(faults, rows)}; change {remedy}"
+
+
 def gold_problems(study: Study) -> Iterator[Problem]:
-    """Yield the files of a study with gold answers that no response can have.
+    """Yield the files of a study with gold answers that no response can have, or with trained problems.
 
     Few such prompts are left out when prompts are written. Problems of a benchmark are not: that would be
     another benchmark.
     """
-    reward = study.training.reward
-    if isinstance(study.data, FileData) and study.run.methods and is_built_in(reward):
+    reward, trained = study.training.reward, set[str]()
+    if isinstance(study.data, FileData) and study.run.methods:
         rows = read_rows(Path(study.data.file))
-        faults = faulty_golds(reward, rows, is_rewarded=True)
+        trained = {normalised(row["question"]) for row in rows}
+        faults = faulty_golds(reward, rows, is_rewarded=True) if is_built_in(reward) else {}
         if len(faults) > MOST_LEFT_OUT * len(rows):
             yield ("data", "file"), f"{summary(faults, rows)}; change training.reward or the file"
     for name in study.run.benchmarks:
         given, setting = study.benchmarks[name], study.answer(name)
-        if given.file and is_built_in(setting):
-            rows = read_rows(Path(given.file))
-            if faults := faulty_golds(setting, rows, is_rewarded=False):
+        if given.file:
+            place, rows = ("benchmarks", name, "file"), read_rows(Path(given.file))
+            faults = faulty_golds(setting, rows, is_rewarded=False) if is_built_in(setting) else {}
+            if faults:
                 remedy = f"change benchmarks.{name}.answer or the file"
-                yield ("benchmarks", name, "file"), f"{summary(faults, rows)}; {remedy}"
+                yield place, f"{summary(faults, rows)}; {remedy}"
+            if shared := sum(normalised(row["question"]) in trained for row in rows):
+                remedy = "remove them from one of the files"
+                yield place, f"{shared} of its problems are training prompts; {remedy}"

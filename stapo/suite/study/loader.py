@@ -141,7 +141,8 @@ def _lines(node: Node, name: str, place: str, seen: set[Node]) -> Iterator[tuple
         if inner in seen:
             raise StudyError([f"{line}: {here}: an alias; write the value itself"])
         if inner.tag == NULL_TAG and not inner.value:
-            raise StudyError([f"{line}: {here}: no value; `null` removes what is inherited"])
+            remedy = "`null` removes what is inherited, `{}` is an empty section"
+            raise StudyError([f"{line}: {here}: no value; {remedy}"])
         seen.add(inner)
         yield here, line
         yield from _lines(inner, name, here, seen)

@@ -29,10 +29,10 @@ from stapo.core.files import (
     write_json,
 )
 from stapo.core.methods import METHODS
-from stapo.suite import domains, sandbox
+from stapo.suite import sandbox
 from stapo.suite.repository import CATALOGUE, STUDIES
 from stapo.suite.study.checks import cross_problems
-from stapo.suite.study.golds import gold_problems
+from stapo.suite.study.golds import domain_problems, gold_problems
 from stapo.suite.study.loader import (
     Document,
     Place,
@@ -45,7 +45,6 @@ from stapo.suite.study.loader import (
 )
 from stapo.suite.study.method_settings import NAMED_PARTS, NEW_NAMES
 from stapo.suite.study.named_files import CODE, NAMED
-from stapo.suite.study.sources import DomainData
 from stapo.suite.study.study import Study
 
 FORMER_KEYS: dict[Place, str] = {("run", "sizes"): "models", ("engine", "sizes"): "models"}
@@ -222,6 +221,8 @@ def _study(document: Document, is_read: bool) -> Study:
     raw = document.content
     if isinstance(raw.get("run"), dict) and raw["run"].get("methods") == []:
         raw = {**merge(NOTHING_TRAINED, raw), "compare": None}
+    if problems := [*_several_sources(raw)]:
+        raise document.error(*problems)
     try:
         study = Study.model_validate(raw)
     except ValidationError as error:
@@ -231,7 +232,7 @@ def _study(document: Document, is_read: bool) -> Study:
     content = resolved_content(study)
     problems = [*cross_problems(study), *_problems_of_files(study, content, is_read)]
     if is_read and not problems:
-        problems = [*gold_problems(study), *_domain_problems(study), *_sandbox_problems(study)]
+        problems = [*gold_problems(study), *domain_problems(study), *_sandbox_problems(study)]
     if problems:
         raise document.error(*problems)
     return Study.model_validate(content)
@@ -249,22 +250,15 @@ def _former_names(raw: dict[str, Any]) -> Iterator[Problem]:
                 yield place, f"{section[kind]} is called {name} now; write {name}"
 
 
-def _domain_problems(study: Study) -> Iterator[Problem]:
-    """Yield what reasoning-gym says against its tasks and settings in what is run."""
-    asked: dict[Place, Any] = {
-        ("benchmarks", name, "reasoning_gym"): study.benchmarks[name].reasoning_gym
-        for name in study.run.benchmarks
-        if study.benchmarks[name].reasoning_gym
-    }
-    if isinstance(study.data, DomainData) and study.run.methods:
-        asked["data", "reasoning_gym"] = study.data.reasoning_gym
-    try:
-        lines = domains.faults([*asked.values()])
-    except ValueError as error:
-        yield next(iter(asked)), str(error)
-        return
-    for place, faults in zip(asked, lines, strict=True):
-        yield from ((place, fault) for fault in faults)
+def _several_sources(raw: Mapping[str, Any]) -> Iterator[Problem]:
+    """Yield data and models that say twice where they come from; a wheel has a `file`."""
+    sections: dict[Place, Any] = {("data",): raw.get("data")}
+    if isinstance(models := raw.get("models"), Mapping):
+        sections |= {("models", name): model for name, model in models.items()}
+    for place, section in sections.items():
+        kinds = [key for key in section if key in KINDS] if isinstance(section, Mapping) else []
+        if len(kinds) > 1 and kinds != ["wheel", "file"]:
+            yield place, f"has {' and '.join(kinds)}; keep one of them"
 
 
 def _sandbox_problems(study: Study) -> Iterator[Problem]:

@@ -19,7 +19,7 @@ from stapo.suite.study.files import RowsFile
 from stapo.suite.study.golds import MOST_LEFT_OUT, faulty_golds, summary
 from stapo.suite.study.schema import TrainingSettings
 from stapo.suite.study.sources import Data, DomainData, FileData, HubData, TinyData
-from stapo.suite.text import plain, shorten, visible
+from stapo.suite.text import normalised, plain, shorten, visible
 
 DAPO_PREFIX = (
     "Solve the following math problem step by step. The last line of your response should be of the "
@@ -246,10 +246,6 @@ def _runs(text: str) -> set[tuple[str, ...]]:
     return {tuple(words[i : i + RUN_OF_WORDS]) for i in range(len(words) - RUN_OF_WORDS + 1)}
 
 
-def _normal(text: str) -> str:
-    return " ".join(text.split()).casefold()
-
-
 def check_overlap(
     prompts: Path, benchmarks: dict[str, list[str]], published: bool = False
 ) -> dict[str, Any]:
@@ -262,9 +258,9 @@ def check_overlap(
         StudyError: one line for each benchmark with such a problem.
     """
     questions = [record["question"] for record in read_prompts(prompts)]
-    trained = {_normal(question) for question in questions}
+    trained = {normalised(question) for question in questions}
     overlaps = {
-        name: [problem for problem in problems if _normal(problem) in trained]
+        name: [problem for problem in problems if normalised(problem) in trained]
         for name, problems in benchmarks.items()
     }
     errors = [

@@ -71,6 +71,24 @@ print(json.dumps(names))
 """
 
 
+@needs_library
+def test_rows_that_do_not_exist_and_answers_that_no_reader_reads_are_told_before_a_run(tmp_path):
+    note, few = {"ransom_note": {}}, {"gcd": {"max_numbers": 2, "max_value": 5}}
+    study = {"extends": "smoke", "name": "mine", **STUDY}
+    study |= {"data": {"reasoning_gym": note, "prompts": 8}}
+    study |= {"training": {"reward": {"reasoning_gym": "last_number"}}}
+    benchmark = {"reasoning_gym": few, "rows": 60, "samples": 1, "answer": "reasoning_gym"}
+    (tmp_path / "mine.yaml").write_text(json.dumps(study | {"benchmarks": {"sums": benchmark}}))
+    with pytest.raises(StudyError) as error:
+        read_study(tmp_path / "mine.yaml")
+    number, reading = error.value.errors
+    assert number.startswith("benchmarks.sums.reasoning_gym: there are only about ")
+    assert reading.startswith(
+        "data.reasoning_gym: 8 of 8 answers cannot be read from a response by"
+    )
+    assert "; change training.reward" in reading
+
+
 def study_of(raw, **changes):
     return parse_study(merge(merge(raw, STUDY), changes))
 

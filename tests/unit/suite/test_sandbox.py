@@ -168,9 +168,10 @@ def test_the_reward_is_the_verdict_of_evaluation():
 
 def test_without_bubblewrap_a_study_is_refused_in_one_line(tmp_path, monkeypatch):
     (tmp_path / "p.jsonl").write_text(json.dumps({"question": "f?", "answer": GOLD}))
+    (tmp_path / "q.jsonl").write_text(json.dumps({"question": "g?", "answer": GOLD}))
     (tmp_path / "s.yaml").write_text(
         "extends: smoke\nname: s\ndata: {file: p.jsonl}\ntraining: {reward: python_function}\n"
-        "benchmarks: {own: {file: p.jsonl, samples: 2}}\nrun: {benchmarks: [own]}\n"
+        "benchmarks: {own: {file: q.jsonl, samples: 2}}\nrun: {benchmarks: [own]}\n"
     )
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(StudyError) as error:

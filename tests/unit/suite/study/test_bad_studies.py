@@ -79,6 +79,9 @@ TABLE = [
         'benchmarks.c.sha256: that of aime24; remove it until `stapo fetch` prints it']),
     ('benchmarks: {own: {file: 3, samples: 1}}\nrun: {benchmarks: [own]}', [
         'benchmarks.own.file: expected text; put it in quotes']),
+    ('data: {file: a, reasoning_gym: {gcd: {}}}\nmodels: {tiny: {hub: a/b, path: c}}', [
+        'data: has file and reasoning_gym; keep one of them',
+        'models.tiny: has hub and path; keep one of them']),
     ('evaluation: {verdict: verifier}', [
         'evaluation.verdict: verifier, but evaluation.verifier names none; add']),
     ('evaluation: {curve: {every: 1, benchmarks: [chain-4, aime24], decoding: cold}}', [

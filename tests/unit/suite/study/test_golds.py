@@ -52,11 +52,12 @@ def test_the_gold_of_a_function_is_its_tests(text):
 
 
 def test_worked_solutions_are_prompts_and_problems_with_the_right_reader(tmp_path):
-    rows = [{"question": f"{i}?", "answer": SOLUTION} for i in range(9)]
+    rows = [{"question": f"{i} A?", "answer": SOLUTION} for i in range(9)]
     (tmp_path / "p.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "q.jsonl").write_text((tmp_path / "p.jsonl").read_text().replace(" A", " "))
     (tmp_path / "s.yaml").write_text(
         "extends: smoke\nname: s\ndata: {file: p.jsonl}\nrun: {benchmarks: [own]}\n"
-        "benchmarks: {own: {file: p.jsonl, samples: 2}}\n"
+        "benchmarks: {own: {file: q.jsonl, samples: 2}}\n"
     )
     assert read_study(tmp_path / "s.yaml", changes={"training": {"reward": AFTER}})
     with pytest.raises(StudyError) as caught:
@@ -69,5 +70,11 @@ def test_worked_solutions_are_prompts_and_problems_with_the_right_reader(tmp_pat
     text = json.dumps({"question": "x?", "answer": r"\boxed{2}"}) + "\n"
     text += "".join(f'{{"question": "{i}?", "answer": {i}}}\n' for i in range(9))
     (tmp_path / "p.jsonl").write_text(text)
+    (tmp_path / "q.jsonl").write_text(text.replace("?", " ?"))
     with pytest.raises(StudyError, match=r"^benchmarks\.own\.file: 1 of 10 answers cannot be read"):
+        read_study(tmp_path / "s.yaml")
+    (tmp_path / "q.jsonl").write_text(text.replace("x?", " X? ").replace("\\\\boxed{2}", "2"))
+    with pytest.raises(
+        StudyError, match=r"^benchmarks\.own\.file: 10 of its problems are training"
+    ):
         read_study(tmp_path / "s.yaml")

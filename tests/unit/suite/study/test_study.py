@@ -301,7 +301,7 @@ name: own
 training: {reward: "code.py:reward"}
 data: {file: p.jsonl}
 methods: {rare: {base: justrl, selection: "code.py:rare", selection_args: {tau_p: 0.01, least: 2}}}
-benchmarks: {sums: {file: p.jsonl, samples: 2, answer: "code.py:read"}}
+benchmarks: {sums: {file: q.jsonl, samples: 2, answer: "code.py:read"}}
 run: {methods: [justrl, rare], benchmarks: [sums]}
 compare: {target: rare}
 """
@@ -319,6 +319,7 @@ def folder(tmp_path, monkeypatch):
     (tmp_path / "own.yaml").write_text(OWN_FILES)
     (tmp_path / "code.py").write_text(CODE)
     (tmp_path / "p.jsonl").write_text('{"question": "1+1=?", "answer": 2}\n')
+    (tmp_path / "q.jsonl").write_text('{"question": "2+2=?", "answer": 4}\n')
     return tmp_path
 
 
