@@ -59,9 +59,8 @@ class Terminal(logging.Handler):
     ) -> None:
         super().__init__()
         self.snakemake, self.study, self.on, self.dry, self.begun = snakemake, study, on, dry, 0.0
-        self.planned = defaultdict[str, float](
-            float
-        )  # Mean seconds of a job by stage, and by `stage model`.
+        # Mean seconds of a job by stage, and by `stage model`.
+        self.planned = defaultdict[str, float](float)
         self.left: Counter[str] = Counter()  # Jobs by rule that have not ended.
         self.jobs: dict[int, tuple[str, str, str, float]] = {}  # Rule, name, reason, start.
         self.took: dict[str, list[float]] = {}  # Seconds of the jobs that have ended, by rule.

@@ -98,11 +98,10 @@ def _benchmarks(study: Study) -> Iterator[Problem]:
                 yield place, "is also a benchmark of benchmarks/; choose another name"
             yield from (((*place, key), message) for key, message in _unfit_source(given))
         elif name not in tasks:
-            message = f"no task of this name in benchmarks/; known: {', '.join(tasks)}"
-            yield (
-                place,
-                f"{message}; or name a `file`, a data set of the `hub`, or tasks of `reasoning_gym`",
+            message = (
+                f"no task of this name in benchmarks/; known: {', '.join(tasks)}; or name a `file`"
             )
+            yield place, f"{message}, a data set of the `hub`, or tasks of `reasoning_gym`"
         elif faults := task_faults(tasks[name]):
             yield from ((place, fault) for fault in faults)
         else:
@@ -160,10 +159,8 @@ def _domains(study: Study) -> Iterator[Problem]:
         readers["training", "reward"] = study.training.reward, is_domain
     for place, (reader, is_domain) in readers.items():
         if judged_by_task(reader) != is_domain:
-            message = (
-                "these tasks judge themselves: write {reasoning_gym: last_number}, {reasoning_gym: "
-            )
-            message += "whole}, or reasoning_gym for answers in <answer> tags"
+            message = "these tasks judge themselves: write {reasoning_gym: last_number}, "
+            message += "{reasoning_gym: whole}, or reasoning_gym for answers in <answer> tags"
             yield place, message if is_domain else "only for tasks of reasoning-gym; choose another"
 
 

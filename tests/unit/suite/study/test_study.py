@@ -241,9 +241,8 @@ def test_only_commits_and_checksums_are_silent(raw_study):
     olympics = {"hub": "a/b", "revision": "main", "split": "test", "rows": 2, "samples": 1}
     raw_study["benchmarks"] |= {"olympics": olympics, "aime26": {"samples": 32}}
     raw_study["run"]["benchmarks"] = ["olympics", "aime26", "aime24"]
-    raw_study["benchmarks"]["aime24"] = {
-        "samples": 32
-    }  # Its revision is main, its rows are summed.
+    # Its revision is main, its rows are summed.
+    raw_study["benchmarks"]["aime24"] = {"samples": 32}
     places = [line.partition(": no sha256")[0] for line in parse_study(raw_study).unpinned()]
     assert places == ["benchmarks.olympics", "task file of aime26"]
 
