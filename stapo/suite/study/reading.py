@@ -257,7 +257,7 @@ def _several_sources(raw: Mapping[str, Any]) -> Iterator[Problem]:
         sections |= {("models", name): model for name, model in models.items()}
     for place, section in sections.items():
         kinds = [key for key in section if key in KINDS] if isinstance(section, Mapping) else []
-        if len(kinds) > 1 and kinds != ["wheel", "file"]:
+        if len(kinds) > 1 and set(kinds) != {"wheel", "file"}:
             yield place, f"has {' and '.join(kinds)}; keep one of them"
 
 
