@@ -97,7 +97,7 @@ def test_links_lead_into_folds_and_wide_tables_say_so(opened):
 def test_texts_of_models_are_inert(opened):
     page = opened()
     show_all(page)
-    assert page.title() == "demo: STAPO reproduction report"
+    assert page.title() == "demo: report"
     page.locator("#figure-token_frequencies .mark-rect path").first.hover(force=True)
     tip = page.locator("#vg-tooltip-element")
     expect(tip).to_be_visible()

@@ -32,6 +32,8 @@ def test_in_a_clone_without_raw_data_a_cell_is_made_again_to_the_same_responses(
     told = python("-m", "stapo", "show", "study.yaml", at=workspace.path, code=1).stderr
     said = "without its raw data, as in git: read results/smoke/tables/main-t1.0-p1.0.md"
     assert said in " ".join(told.split())
+    told = python("-m", "stapo", "status", "study.yaml", at=workspace.path).stdout
+    assert "published without raw data" in told
     everything = workspace.jobs()
     assert {rule: everything[rule] for rule in ("base_model", "train", "weights", "generate")} == {
         "base_model": 1, "train": 4, "weights": 4, "generate": 5,

@@ -170,11 +170,11 @@ def read_tables(
         common = common or provenance
         errors += _problems(path, provenance, common)
     shown = paths.MAIN_TABLE.format(study=study.name, decoding=decoding)
-    hint = "or, if the folder is without its raw data, as in git: read "
-    hint += shown if (root / shown).exists() else paths.RESULTS.format(study=study.name)
+    is_summary = (root / shown).exists()
+    hint = f", or, if the folder is without its raw data, as in git: read {shown}" * is_summary
     errors = [
         *_lines(stale, "were made with other settings or by another version: run snakemake"),
-        *_lines(missing, f"are missing: run snakemake, {hint}"),
+        *_lines(missing, f"are missing: run snakemake{hint}"),
         *errors,
     ]
     if errors:

@@ -109,7 +109,16 @@ def print_status(study: Study, console: Console) -> bool:
             console.print(Text(line, style="yellow"), soft_wrap=True)
     for state, line in _notes(jobs):
         console.print(Text(line, style=STYLES.get(state, "")))
+    if table := _published_table(study, jobs):
+        console.print(Text(f"published without raw data, as in git: read {table}"), soft_wrap=True)
     return all(job.state != "failed" for job in jobs)
+
+
+def _published_table(study: Study, jobs: Sequence[Progress]) -> str | None:
+    """Return a main table whose scores are not here, as in git; None without one."""
+    table = paths.MAIN_TABLE.format(study=study.name, decoding=study.run.decodings[0])
+    is_here = any(job.state != "waiting" for job in jobs if job.stage == "score")
+    return table if Path(table).exists() and not is_here else None
 
 
 def unstable(job: Progress) -> str:
