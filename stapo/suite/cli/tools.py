@@ -21,7 +21,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Reproduce, check and extend STAPO (arXiv 2602.15620). The whole study in one command: "
-    "make smoke, or snakemake --configfile workflows/studies/STUDY.yaml.",
+    "make smoke, or snakemake --configfile workflows/studies/quickstart/smoke.yaml.",
 )
 
 
@@ -72,17 +72,19 @@ StudyOption = Annotated[
         "--study", help="Study file, or the resolved one that Snakemake writes under work/"
     ),
 ]
-StudyFile = Annotated[Path, typer.Argument(help="Study file")]
+StudyFile = Annotated[Path, typer.Argument(help="Study file, or name of one in workflows/studies")]
 JsonOption = Annotated[
     bool, typer.Option("--json", help="Print one JSON document; docs/command-line.md has its keys")
 ]
 
 
 def study_of(path: Path) -> "Study":
-    """Return the study of a file: as somebody wrote it, or as Snakemake resolved it."""
-    from stapo.suite.study.reading import read_resolved, read_study
+    """Return the study of a file, as somebody wrote it or as Snakemake resolved it, or of a name."""
+    from stapo.suite.study.reading import read_resolved, read_study, shipped
 
-    return read_resolved(path) if path.suffix == ".json" else read_study(path)
+    if path.suffix == ".json":
+        return read_resolved(path)
+    return read_study(path if path.exists() else shipped(str(path)) or path)
 
 
 @app.command()
@@ -277,7 +279,7 @@ def verify(
 
     Exit code 1 if a check fails.
 
-    Example: stapo verify results/smoke
+    Example: stapo verify results/smollm2-s2t
     """
     from stapo.suite.publication.verify import verify as checked
 

@@ -39,7 +39,7 @@ def run(tmp_path, monkeypatch, capsys):
         (f"run train tiny/nope --study {SMOKE}", 2, "train: unknown job 'tiny/nope'; known: tiny"),
         (f"run train --study {SMOKE}", 2, "results/smoke/models/tiny/base.json: missing; make it"),
         (f"run intervene --study {SMOKE}", 2, "none; the study has no intervene"),
-        (f"plan {SMOKE} --gpu h1000", 2, "--gpu: unknown device 'h1000'; known: h200"),
+        ("plan smoke --gpu h1000", 2, "--gpu: unknown device 'h1000'; known: h200"),
         ("verify nope", 2, "nope: no results folder"),
         ("run prompts --study {", 2, "study.json: truncated or corrupt"),
         ("run prompts --study work/x/studies/1.json", 2, "Snakemake writes it when a run starts"),
