@@ -226,7 +226,9 @@ def test_a_finished_study_holds_wherever_it_lies(published):
     study_changed(change)(published)
     in_attempts(change)(published)
     summed(published)
-    # Weights are large: a copy may lack them. Another form of the study may have left something.
+    # Weights are large: a copy may lack them, and what can be drawn again. Another form of the study may have
+    # left something.
+    (published / "report.html").unlink()
     for weights in published.rglob("*.safetensors"):
         weights.unlink()
     shutil.rmtree(published / STAPO / "model")
@@ -236,6 +238,7 @@ def test_a_finished_study_holds_wherever_it_lies(published):
     right, said = findings(published)
     assert right, said
     assert "note     5 files of weights are not here" in said
+    assert "note     1 figures or reports are not here" in said
     assert "2 files are of another form of the study, such as completions/" in said
     assert LIMITS[:80] in said
     (published / "runs/tiny/dropped/seed0/model/pytorch_model.bin").write_text("pickle")

@@ -38,7 +38,14 @@ from stapo.suite.jobs.analyse import SHOWN
 from stapo.suite.jobs.evaluate import cell
 from stapo.suite.jobs.prepare import recorded_base
 from stapo.suite.jobs.train import recorded_intervention
-from stapo.suite.publication.folder import WEIGHTS, Results, named_by, place_of, published_study
+from stapo.suite.publication.folder import (
+    WEIGHTS,
+    Results,
+    is_rendering,
+    named_by,
+    place_of,
+    published_study,
+)
 from stapo.suite.records import scores as records
 from stapo.suite.records.responses import AnsweredProblem
 from stapo.suite.records.scores import OPINIONS, ScoreRow, read_identity, read_score_file
@@ -329,10 +336,13 @@ def _score_fault(results: Results, job: Job, problems: list[AnsweredProblem], kn
     computed = score_rows(problems, grades)
     if len(stated) != len(computed):
         return f"{len(stated)} rows, {len(computed)} are expected"
-    both = zip(stated, computed, strict=True)
-    differing = sum(row != counted(row, rules, asked) for row, rules in both)
-    if differing:
-        return f"{differing} of {len(stated)} rows do not follow from the responses"
+    both = [(row, counted(row, rules, asked)) for row, rules in zip(stated, computed, strict=True)]
+    if differing := sum(row != rules for row, rules in both):
+        # Later graders read more notations.
+        judged = sum(row.correct != rules.correct for row, rules in both)
+        commit = str(identity.get("provenance", {}).get("commit"))[:12]
+        rows = f"{differing} of {len(stated)} rows do not follow from the responses"
+        return f"{rows}, {judged} of them in whether they are right; graded by commit {commit}"
     reward, beside = results.study.training.reward, identity.get("differs_from_reward")
     if beside and (
         not is_built_in(reward) or beside != beside_reward(answered, grades, built_in(reward))
@@ -370,6 +380,8 @@ def drawn_errors(results: Results) -> Errors:
         for stage, stage_jobs in jobs.items():
             DRAW[stage](results.study, [job.name for job in stage_jobs], again)
         for path in outputs:
+            name = path.removeprefix(f"{folder}/")
+            if is_rendering(name) and name not in results.files:
+                continue
             if (results.root / path).read_bytes() != (again / path).read_bytes():
-                name = path.removeprefix(f"{folder}/")
                 yield f"{name}: does not follow from scores, responses and records"

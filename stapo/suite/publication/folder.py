@@ -242,7 +242,7 @@ def is_raw(path: str) -> bool:
 
 
 def is_rendering(path: str) -> bool:
-    """Return whether a summary may leave out a path that is no raw data: the report, and figures."""
+    """Return whether a folder may be without a path, since it can be drawn again: the report, and figures."""
     return path == "report.html" or path.startswith("figures/")
 
 

@@ -143,10 +143,11 @@ def file_errors(results: Results) -> Errors:
     # Weights may be left out, also with what is beside them.
     models = belongs.models - {path.rpartition("/")[0] for path in there}
     for path in sorted(paths):
+        left_out = is_rendering(path)
         if results.is_summary:
-            left_out = is_raw(path) or is_rendering(path)
+            left_out |= is_raw(path)
         else:
-            left_out = path.endswith(WEIGHTS) or path.rpartition("/")[0] in models
+            left_out |= path.endswith(WEIGHTS) or path.rpartition("/")[0] in models
         if not belongs.has(path):
             if path in expected or not belongs.is_leftover(path):
                 yield f"{path}: belongs to nothing of this study; take it out of the folder"
@@ -200,6 +201,8 @@ def _notes(results: Results) -> Errors:
     else:
         if left_out := sum(path.endswith(WEIGHTS) for path in listed - results.files.keys()):
             yield f"{left_out} files of weights are not here; not checked"
+        if left_out := sum(map(is_rendering, listed - results.files.keys())):
+            yield f"{left_out} figures or reports are not here; not checked"
     user_defined = [
         method.selection for method in map(study.method, study.run.methods) if method.is_own
     ]
