@@ -49,7 +49,8 @@ NUMBER = re.compile(
 )
 """A decimal number; the minus of 16-3 is no sign."""
 EDGES = " \t\r$"
-CODE = re.compile(r"^```python[ \t\r]*\n(.*?)\n```", re.DOTALL | re.MULTILINE)
+CODE = re.compile(r"^```py[^\n]*\n(.*?)\n```", re.DOTALL | re.MULTILINE | re.IGNORECASE)
+"""Also blocks of `py`, `python3` and, as some models copy an instruction, `python block`."""
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from stapo.suite.operations.model_check import model_lines
 from stapo.suite.repository import STUDIES
 from stapo.suite.study import Study, read_study
 from stapo.suite.study.functions import reader_name
+from stapo.suite.study.golds import few_left_out
 from stapo.suite.study.named_files import NAMED
 from stapo.suite.study.reading import matching, resolved_content
 from stapo.suite.tasks import instruction_of
@@ -97,7 +98,7 @@ def unused(study: Study) -> Iterator[str]:
             yield f"methods.{name}: not in run.methods, so it is not trained; add it, or remove this"
 
 
-DOUBTS = (Study.unpinned, idle, unused, unlike_training, filtered)
+DOUBTS = (Study.unpinned, idle, unused, unlike_training, filtered, few_left_out)
 """What yields a line for each doubt."""
 
 

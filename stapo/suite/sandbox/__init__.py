@@ -8,6 +8,7 @@ changes Python itself only gives a wrong result.
 import json
 import platform
 import shutil
+from keyword import iskeyword
 from typing import Literal
 
 from stapo.suite.sandbox.bubblewrap import MOST_BYTES, REFUSED, run
@@ -35,9 +36,12 @@ def gold_fault(gold: str) -> str | None:
     told = f"are no tests, {FORM}"
     try:
         row = json.loads(gold)
-        are_tests = row.keys() == {"function", "tests"} and row["function"].isidentifier()
+        are_tests = row.keys() == {"function", "tests"} and bool(row["tests"])
         are_tests &= all(isinstance(arguments, list) for arguments, _ in row["tests"])
-        return None if are_tests and row["tests"] else told
+        if not are_tests:
+            return told
+        is_name = row["function"].isidentifier() and not iskeyword(row["function"])
+        return None if is_name else "name a function that Python cannot define"
     except (LookupError, ValueError, TypeError, AttributeError, RecursionError):
         return told
 

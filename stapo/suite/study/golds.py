@@ -12,7 +12,7 @@ from pathlib import Path
 from stapo.suite import domains, sandbox
 from stapo.suite.answers import Setting, built_in, is_built_in
 from stapo.suite.domains import Tasks
-from stapo.suite.study.files import read_rows
+from stapo.suite.study.files import Row, read_rows
 from stapo.suite.study.functions import reader_name
 from stapo.suite.study.loader import Place, Problem
 from stapo.suite.study.sources import DomainData, FileData
@@ -109,13 +109,10 @@ def gold_problems(study: Study) -> Iterator[Problem]:
     Few such prompts are left out when prompts are written. Problems of a benchmark are not: that would be
     another benchmark.
     """
-    reward, trained = study.training.reward, set[str]()
-    if isinstance(study.data, FileData) and study.run.methods:
-        rows = read_rows(Path(study.data.file))
-        trained = {normalised(row["question"]) for row in rows}
-        faults = faulty_golds(reward, rows, is_rewarded=True) if is_built_in(reward) else {}
-        if len(faults) > MOST_LEFT_OUT * len(rows):
-            yield ("data", "file"), f"{summary(faults, rows)}; change training.reward or the file"
+    rows, faults = _training_rows(study)
+    trained = {normalised(row["question"]) for row in rows}
+    if len(faults) > MOST_LEFT_OUT * len(rows):
+        yield ("data", "file"), f"{summary(faults, rows)}; change training.reward or the file"
     for name in study.run.benchmarks:
         given, setting = study.benchmarks[name], study.answer(name)
         if given.file:
@@ -127,3 +124,17 @@ def gold_problems(study: Study) -> Iterator[Problem]:
             if shared := sum(normalised(row["question"]) in trained for row in rows):
                 remedy = "remove them from one of the files"
                 yield place, f"{shared} of its problems are training prompts; {remedy}"
+
+
+def few_left_out(study: Study) -> list[str]:
+    """Return a line about prompts of a file that will be left out, if there are some."""
+    rows, faults = _training_rows(study)
+    return [f"data.file: {summary(faults, rows)}; left out"] if faults else []
+
+
+def _training_rows(study: Study) -> tuple[list[Row], dict[int, str]]:
+    """Return the training prompts of a study's file, and by index why an answer can earn no reward."""
+    if not isinstance(study.data, FileData) or not study.run.methods:
+        return [], {}
+    rows, reward = read_rows(Path(study.data.file)), study.training.reward
+    return rows, faulty_golds(reward, rows, is_rewarded=True) if is_built_in(reward) else {}

@@ -41,6 +41,7 @@ WORDS = {"after": "The answer is"}
         ),
         ("python_function", "```python\n1\n```\nor\n```python\n2", "1"),
         ("python_function", "```\n1\n```", None),
+        ("python_function", "```Python3 block\r\n1\n```", "1"),
     ],
 )
 def test_what_a_reader_finds(setting, response, answer):

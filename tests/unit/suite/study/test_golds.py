@@ -5,7 +5,7 @@ import json
 import pytest
 
 from stapo.suite.study import StudyError, read_study
-from stapo.suite.study.golds import gold_fault
+from stapo.suite.study.golds import few_left_out, gold_fault
 
 SOLUTION = "2 * 4 = <<2*4=8>>8 legs\n#### 8"
 AFTER = {"after": "####"}
@@ -45,10 +45,12 @@ def test_a_gold_is_read_again_from_the_shortest_right_response(setting, answer, 
     "text",
     ["8", "[" * 10**5, "{}", "[[[1], 2]]"]
     + ['{"function": "f", "tests": ' + tests for tests in ("[]}", "3}", "[[1, 2]]}", "[[[1]]]}")]
-    + ['{"function": "f(", "tests": [[[1], 2]]}', '{"tests": [[[1], 2]]}'],
+    + [f'{{"function": "{name}", "tests": [[[1], 2]]}}' for name in ("f(", "lambda", "")]
+    + ['{"tests": [[[1], 2]]}'],
 )
 def test_the_gold_of_a_function_is_its_tests(text):
-    assert gold_fault("python_function", text, is_rewarded=True).startswith("are no tests")
+    fault = gold_fault("python_function", text, is_rewarded=True)
+    assert fault.startswith(("are no tests", "name a function"))
 
 
 def test_worked_solutions_are_prompts_and_problems_with_the_right_reader(tmp_path):
@@ -78,3 +80,7 @@ def test_worked_solutions_are_prompts_and_problems_with_the_right_reader(tmp_pat
         StudyError, match=r"^benchmarks\.own\.file: 10 of its problems are training"
     ):
         read_study(tmp_path / "s.yaml")
+    (tmp_path / "q.jsonl").write_text('{"question": "y?", "answer": "2"}\n')
+    (line,) = few_left_out(read_study(tmp_path / "s.yaml"))
+    assert line.startswith("data.file: 1 of 10 answers cannot be read")
+    assert line.endswith("; left out")
