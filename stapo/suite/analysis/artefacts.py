@@ -170,9 +170,10 @@ def read_tables(
         common = common or provenance
         errors += _problems(path, provenance, common)
     shown = paths.MAIN_TABLE.format(study=study.name, decoding=decoding)
-    is_summary = (root / shown).exists()
-    hint = f", or, if the folder is without its raw data, as in git: read {shown}"
-    hint = f"{hint}; results/README.md says which can be brought back" * is_summary
+    hint = ""
+    if (root / shown).exists():
+        hint = f", or, if the folder is without its raw data, as in git: read {shown}"
+        hint += "; results/README.md says which can be brought back"
     errors = [
         *_lines(stale, "were made with other settings or by another version: run snakemake"),
         *_lines(missing, f"are missing: run snakemake{hint}"),
