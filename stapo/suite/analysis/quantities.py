@@ -110,9 +110,10 @@ def spread_against_baselines(artefacts: Artefacts, method: str) -> Iterator[Meas
     study = artefacts.study
     _need(study, [method, *BASELINES])
     for model, name in product(study.run.models, BASELINES):
-        spreads = (_entropies(artefacts, model, title, "spread") for title in (method, name))
+        ours, theirs = (_entropies(artefacts, model, title, "spread") for title in (method, name))
+        ratios = [a / b if b > 0 else nan for a, b in zip(ours, theirs, strict=True)]
         what = f"spread of entropy, {study.title(method)} / {study.title(name)}"
-        yield Measured(model, what, statistics.ratio_between(*spreads))
+        yield Measured(model, what, ratio_of_seeds(ratios))
 
 
 def entropy_below_80th_percentile(artefacts: Artefacts, method: str) -> Iterator[Measured]:
@@ -140,8 +141,8 @@ def quantiles_against_baselines(artefacts: Artefacts, method: str, top: bool) ->
         below, highest = _levels([*ours, *theirs])
         gaps = {}
         for level in [highest] if top else below:
-            values = [[quantiles[level] for quantiles in trainings] for trainings in (ours, theirs)]
-            gaps[level] = statistics.difference_between(*values)
+            pairs = zip(ours, theirs, strict=True)
+            gaps[level] = statistics.mean_of_seeds([a[level] - b[level] for a, b in pairs])
         level, largest = max(gaps.items(), key=lambda item: item[1].value)
         titles = f"{study.title(method)} minus {study.title(name)}"
         what = f"entropy at the {100 * level:g} % quantile, {titles} [nats]"

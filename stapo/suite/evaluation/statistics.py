@@ -214,13 +214,8 @@ def mean_of_seeds(values: Sequence[float]) -> Interval:
     if not all(map(isfinite, values)):
         return UNKNOWN
     mean = fsum(values) / len(values)
-    half = _student(len(values) - 1) * standard_error(values)
+    half = _student(len(values) - 1) * _standard_error(values)
     return Interval(mean, mean - half, mean + half)
-
-
-def standard_error(*samples: Sequence[float]) -> float:
-    """Return the standard error of a mean over trainings, or of a difference of two; nan if there is none."""
-    return sqrt(sum(map(_squared_error, samples)))
 
 
 def ratio_of_seeds(values: Sequence[float]) -> Interval:
@@ -228,42 +223,22 @@ def ratio_of_seeds(values: Sequence[float]) -> Interval:
     return mean_of_seeds(_logarithms(values)).map(exp)
 
 
-def ratio_between(ours: Sequence[float], theirs: Sequence[float]) -> Interval:
-    """Return `ratio_of_seeds` of a method divided by that of another, with Welch's interval."""
-    return difference_between(_logarithms(ours), _logarithms(theirs)).map(exp)
-
-
-def difference_between(ours: Sequence[float], theirs: Sequence[float]) -> Interval:
-    """Return the mean of one value per training of a method minus that of another, with Welch's interval."""
-    value = mean_of_seeds(ours).value - mean_of_seeds(theirs).value
-    error = standard_error(ours, theirs)
-    half = _student(_freedom(ours, theirs)) * error if error > 0 else error
-    return Interval(value, value - half, value + half)
-
-
-def _freedom(*samples: Sequence[float]) -> int:
-    """Return the degrees of freedom of a mean over trainings, or Welch's of a difference; at least 1."""
-    errors = [(_squared_error(values), len(values) - 1) for values in samples]
-    parts = sum(error**2 / freedom for error, freedom in errors if error > 0)
-    return max(int(sum(error for error, _ in errors) ** 2 / parts + 1e-9), 1) if parts > 0 else 1
-
-
-def detectable_difference(*samples: Sequence[float]) -> float:
-    """Return the difference that Student's test, or Welch's of two, finds with a power of some 80 %.
+def detectable_difference(differences: Sequence[float]) -> float:
+    """Return the mean difference that Student's test over pairs finds with a power of some 80 %.
 
     It is the sum of the quantiles at 97.5 and 80 % times the standard error, close to the noncentral t.
     """
-    freedom = _freedom(*samples)
-    return float(stdtrit(freedom, 0.975) + stdtrit(freedom, 0.8)) * standard_error(*samples)
+    freedom = max(len(differences) - 1, 1)
+    return float(stdtrit(freedom, 0.975) + stdtrit(freedom, 0.8)) * _standard_error(differences)
 
 
-def _squared_error(values: Sequence[float]) -> float:
-    """Return the squared standard error of a mean, nan where there is none."""
+def _standard_error(values: Sequence[float]) -> float:
+    """Return the standard error of a mean over trainings; nan if there is none."""
     count = len(values)
     if count < 2 or not all(map(isfinite, values)):
         return nan
     mean = fsum(values) / count
-    return fsum((value - mean) ** 2 for value in values) / (count - 1) / count
+    return sqrt(fsum((value - mean) ** 2 for value in values) / (count - 1) / count)
 
 
 def _student(degrees: int) -> float:

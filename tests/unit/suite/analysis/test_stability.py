@@ -12,14 +12,13 @@ from stapo.suite import paths
 from stapo.suite.analysis.artefacts import Artefacts
 from stapo.suite.analysis.tables import endpoints
 from stapo.suite.analysis.tables.dose import dose
-from stapo.suite.analysis.tables.endpoints import ALL, ENDPOINTS, endpoint_rows, gap, paired_gap
+from stapo.suite.analysis.tables.endpoints import ALL, ENDPOINTS, endpoint_rows, gap
 from stapo.suite.analysis.tables.stability import (
     COLLAPSE,
     EXPLOSION,
     entropy_numbers,
     make as table,
 )
-from stapo.suite.evaluation.statistics import difference_between
 from stapo.suite.study import merge, parse_study
 
 STEPS = 400
@@ -87,18 +86,19 @@ def test_the_table_has_means_and_intervals_over_seeds(raw_study, tmp_path):
     assert justrl["Spread of entropy [%]"].low > 0
 
 
-def test_a_difference_of_trainings_has_an_interval_and_an_exact_p_value() -> None:
+def test_a_difference_of_trainings_is_paired_by_seed() -> None:
     ours, theirs = [0.9, 0.8, 0.95, 0.85], [0.2, 0.4, 0.3, 0.1]
-    found = gap(ours, theirs)
-    assert found.value == difference_between(ours, theirs)
-    assert found.value.value == pytest.approx(0.625)
-    # No exchange of the eight trainings is as extreme but this one and its mirror, of 70.
-    assert found.p_value == pytest.approx(2 / 70)
-    spread = (np.var(ours, ddof=1) + np.var(theirs, ddof=1)) / 4
-    freedom = int(stats.ttest_ind(ours, theirs, equal_var=False).df)
-    needed = stats.t.ppf(0.975, freedom) + stats.t.ppf(0.8, freedom)
-    assert found.detectable == pytest.approx(needed * spread**0.5)
-    alone = gap([0.5], [0.25])
+    found, gaps = (
+        gap([[value] for value in ours], [[value] for value in theirs]),
+        [0.7, 0.4, 0.65, 0.75],
+    )
+    expected = stats.ttest_1samp(gaps, 0).confidence_interval(0.95)
+    # Quantiles of Student's t have three decimals.
+    assert (found.value.low, found.value.high) == pytest.approx((expected.low, expected.high), 1e-3)
+    assert found.p_value == pytest.approx(2 / 16)
+    needed = stats.t.ppf(0.975, 3) + stats.t.ppf(0.8, 3)
+    assert found.detectable == pytest.approx(needed * np.std(gaps, ddof=1) / 2)
+    alone = gap([[0.5]], [[0.25]])
     assert alone.value.value == 0.25
     assert isnan(alone.value.low)
     assert isnan(alone.p_value)
@@ -109,7 +109,7 @@ def test_base_models_that_differ_in_their_seed_are_compared_in_pairs(
     raw_study, tmp_path, monkeypatch
 ):
     ours, theirs = [[0.9, 0.8], [0.5, 0.45]], [[0.7, 0.75], [0.4, 0.3]]
-    found, gaps = paired_gap(ours, theirs), [0.2, 0.05, 0.1, 0.15]
+    found, gaps = gap(ours, theirs), [0.2, 0.05, 0.1, 0.15]
     expected = stats.ttest_1samp(gaps, 0).confidence_interval(0.95)
     # Quantiles of Student's t have three decimals.
     assert (found.value.low, found.value.high) == pytest.approx((expected.low, expected.high), 1e-3)
