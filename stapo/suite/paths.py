@@ -1,5 +1,7 @@
 """Where every file of a study lives: paths relative to the working directory."""
 
+from pathlib import Path
+
 from stapo.suite.study import Checkpoint, Study
 
 # Paths relative to the working directory; `{checkpoint}` is the name of a `Checkpoint`.
@@ -35,10 +37,11 @@ TOKENS = f"{RUN}/{TOKENS_FILE}"
 """Sampled tokens of a training, with probability, entropy, gradient norm and context."""
 RUN_PROVENANCE = f"{RUN}/{RECORD_FILE}"
 """Inputs, environment, checksums, attempts, time and energy of a training."""
+SCORES_FOLDER = "results/{study}/scores"
 RESPONSES = "results/{study}/completions/{checkpoint}/{decoding}"
 COMPLETIONS = RESPONSES + "/{benchmark}.jsonl"
 """Responses of a checkpoint to a benchmark: one line per problem."""
-SCORES = "results/{study}/scores/{checkpoint}/{decoding}/{benchmark}.parquet"
+SCORES = SCORES_FOLDER + "/{checkpoint}/{decoding}/{benchmark}.parquet"
 """Scores of these responses: one row per response; the metadata say what made them."""
 MAIN_TABLE = "results/{study}/tables/main-{decoding}.md"
 """Main table of a decoding; its numbers are in the file of values."""
@@ -77,6 +80,13 @@ def checkpoint_path(study: str, checkpoint: Checkpoint) -> str:
         return BASE_MODEL.format(study=study, model=checkpoint.model)
     path = MODEL if checkpoint.step is None else STEP_MODEL
     return path.format(study=study, **checkpoint.run._asdict(), step=checkpoint.step)
+
+
+def is_summary(study: Study) -> bool:
+    """Return whether the main tables are here without the scores that they were made from, as in git."""
+    tables = (MAIN_TABLE.format(study=study.name, decoding=name) for name in study.run.decodings)
+    has_scores = Path(SCORES_FOLDER.format(study=study.name)).exists()
+    return all(Path(table).exists() for table in tables) and not has_scores
 
 
 def results_of(study: Study) -> dict[str, str]:

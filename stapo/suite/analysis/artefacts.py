@@ -156,7 +156,7 @@ def read_tables(
         try:
             table, identity = read_score_file(root / path)
         except FileNotFoundError:
-            missing.append(f"{path}: missing; run snakemake")
+            missing.append(f"{path}: missing")
             continue
         except DamagedFileError as error:
             errors.append(str(error))
@@ -164,19 +164,14 @@ def read_tables(
         tables[checkpoint, benchmark] = table
         if identity.get("fingerprint") != job.fingerprint:
             made = f"made by configuration {identity.get('fingerprint')}"
-            stale.append(f"{path}: {made}, expected {job.fingerprint}; run snakemake again")
+            stale.append(f"{path}: {made}, expected {job.fingerprint}")
             continue
         provenance = {**identity.get("provenance", {}), "engine": identity.get("engine")}
         common = common or provenance
         errors += _problems(path, provenance, common)
-    shown = paths.MAIN_TABLE.format(study=study.name, decoding=decoding)
-    hint = ""
-    if (root / shown).exists():
-        hint = f", or, if the folder is without its raw data, as in git: read {shown}"
-        hint += "; results/README.md says which can be brought back"
     errors = [
-        *_lines(stale, "were made with other settings or by another version: run snakemake"),
-        *_lines(missing, f"are missing: run snakemake{hint}"),
+        *_lines(stale, "were made with other settings or by another version"),
+        *_lines(missing, "are missing"),
         *errors,
     ]
     if errors:
@@ -186,8 +181,9 @@ def read_tables(
 
 def _lines(errors: Sequence[str], what: str) -> list[str]:
     """Return the errors of some score files; one line for many, most often all of them."""
-    many = len(errors) > MOST_LINES
-    return [f"{errors[0]}; {len(errors)} score files {what}"] if many else [*errors]
+    if len(errors) > MOST_LINES:
+        errors = [f"{errors[0]}; {len(errors)} score files {what}"]
+    return [f"{error}; to make them: snakemake --configfile STUDY" for error in errors]
 
 
 def _problems(path: str, made: dict[str, Any], others: dict[str, Any]) -> Iterator[str]:

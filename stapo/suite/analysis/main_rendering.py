@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 from rich.console import Console
+from rich.markdown import Markdown
 from rich.text import Text
 
-from stapo.core.files import write
+from stapo.core.files import text_of, write
 from stapo.suite import paths
 from stapo.suite.analysis.against_paper import PaperComparison, compare_with_paper
 from stapo.suite.analysis.artefacts import Artefacts, Cell
@@ -27,7 +28,7 @@ from stapo.suite.analysis.formats import (
     terminal_table,
 )
 from stapo.suite.analysis.main_table import BaselineComparison, MainTable, TableRow, main_table
-from stapo.suite.analysis.values import values_of
+from stapo.suite.analysis.values import read_values, values_of
 from stapo.suite.evaluation.statistics import AVERAGE, UNKNOWN, Interval
 from stapo.suite.records.scores import FAILURES
 from stapo.suite.study import Study
@@ -179,21 +180,37 @@ def print_table(table: MainTable, console: Console) -> None:
 
 def show_study(study: Study) -> None:
     """Print the main tables and the paths of tables, figures and report."""
-    console, tables = Console(), tables_of(Artefacts(study))
-    for table in tables:
-        print_table(table, console)
-    for note in notes_of(tables):
-        console.print(Text(visible(note)), style="dim")
+    console = Console()
+    if paths.is_summary(study):
+        _print_published(study, console)
+    else:
+        tables = tables_of(Artefacts(study))
+        for table in tables:
+            print_table(table, console)
+        for note in notes_of(tables):
+            console.print(Text(visible(note)), style="dim")
     console.print()
     for what, path in paths.results_of(study).items():
         console.print(Text(f"{what:8} {path}"))
     console.print(Text(f"check    stapo verify {paths.RESULTS.format(study=study.name)}"))
 
 
+def _print_published(study: Study, console: Console) -> None:
+    """Print the main tables from their files, where the scores are not here."""
+    for decoding in study.run.decodings:
+        text = text_of(Path(paths.MAIN_TABLE.format(study=study.name, decoding=decoding)))
+        console.print(Markdown(visible(text, keep="\n").replace("<br>", " ")))
+    said = "published without raw data; results/README.md says whether they can be brought back"
+    console.print(Text(f"\n{said}"))
+
+
 def show_document(study: Study) -> dict[str, Any]:
     """Return the document of `stapo show --json`: the rows of values.csv, and the paths."""
-    artefacts = Artefacts(study)
-    values, notes = values_of(artefacts), notes_of(tables_of(artefacts))
+    if paths.is_summary(study):
+        values, notes = read_values(study.name), []
+    else:
+        artefacts = Artefacts(study)
+        values, notes = values_of(artefacts), notes_of(tables_of(artefacts))
     return {"study": study.name, "values": values, "notes": notes, **paths.results_of(study)}
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pyarrow import csv
 
 from stapo.core.files import write
 from stapo.suite import paths
@@ -35,6 +36,12 @@ def write_values(artefacts: Artefacts) -> Path:
     """Write the values of a finished study."""
     path = artefacts.root / paths.VALUES.format(study=artefacts.study.name)
     return write(path, csv_text([COLUMNS, *(value.values() for value in values_of(artefacts))]))
+
+
+def read_values(study: str) -> list[Value]:
+    """Return the values of a study from its file; an empty cell is None."""
+    options = csv.ConvertOptions(strings_can_be_null=True, null_values=[""])
+    return csv.read_csv(paths.VALUES.format(study=study), convert_options=options).to_pylist()
 
 
 def values_of(artefacts: Artefacts) -> list[Value]:

@@ -54,6 +54,9 @@ DRAWN = ("overlap", "tables", "evidence", "figures", "report", "provenance")
 STYLES = dict.fromkeys(("stopped", "outdated"), "yellow")
 STYLES |= {"failed": "red", "running": "cyan", "done": "green"}
 TOUCHED = re.compile(r'"touched_fraction": ([-+.\de]+)')
+PUBLISHED = (
+    "published without raw data, as in git; its tables: stapo show {study}. To make it again:"
+)
 BY_SIGNAL = "by Ctrl-C or another signal"
 IN_WORK = "in work/ already, of this or another study: not made again"
 KILLED = "exited without an error, possibly killed; the same command goes on"
@@ -102,23 +105,18 @@ def status_document(study: Study) -> dict[str, Any]:
 def print_status(study: Study, console: Console) -> bool:
     """Print one screen; return whether nothing failed."""
     jobs = progress(study)
+    trainings = [job for job in jobs if job.stage == "train"]
+    is_summary = paths.is_summary(study) and all(job.state == "waiting" for job in trainings)
+    if is_summary:
+        console.print(Text(PUBLISHED.format(study=study.name)), soft_wrap=True)
     console.print(_stage_table(study, jobs))
-    if trainings := [job for job in jobs if job.stage == "train"]:
+    if trainings and not is_summary:
         console.print(_training_table(trainings))
         for line in filter(None, map(unstable, trainings)):
             console.print(Text(line, style="yellow"), soft_wrap=True)
-    for state, line in _notes(jobs):
+    for state, line in [] if is_summary else _notes(jobs):
         console.print(Text(line, style=STYLES.get(state, "")))
-    if table := _published_table(study, jobs):
-        console.print(Text(f"published without raw data, as in git: read {table}"), soft_wrap=True)
     return all(job.state != "failed" for job in jobs)
-
-
-def _published_table(study: Study, jobs: Sequence[Progress]) -> str | None:
-    """Return a main table whose scores are not here, as in git; None without one."""
-    table = paths.MAIN_TABLE.format(study=study.name, decoding=study.run.decodings[0])
-    is_here = any(job.state != "waiting" for job in jobs if job.stage == "score")
-    return table if Path(table).exists() and not is_here else None
 
 
 def unstable(job: Progress) -> str:

@@ -64,9 +64,9 @@ LIMITS = (
 )
 """What somebody can still claim, by accident or on purpose."""
 SUMMARY = (
-    "the raw data (models, prompts, metrics, token records, responses, scores) is not here: what trainings "
-    "published has the checksums that they recorded, but no score, table, figure or report was computed "
-    "again. With the raw data in the folder, from its authors or from a run of the study, all is checked"
+    "only checksums and records were checked: without raw data (prompts, metrics, token records, responses, "
+    "scores) no score, table, figure or report can be computed again. Get them from the authors, for "
+    "published studies with results/raw_data.sh, or run the study"
 )
 
 
