@@ -16,8 +16,8 @@ One optimiser step, by what each line is computed over:
 - each rank: `trainer.StapoTrainer._generate_and_score_completions` gets responses and rewards from TRL, and
   `scored` their log-probs and entropies, without gradient
 - all ranks: `ranks.whole_rollout` gathers them, so that every rank knows the whole mini-batch
-- each rank: `StapoTrainer.training_step`, `_accumulate_gradients` and `update.accumulate_gradient` call each other;
-  the last calls what follows, for one mini-batch
+- each rank: `trainer.StapoTrainer.training_step` calls `_accumulate_gradients`, which calls
+  `update.accumulate_gradient`, which calls what follows
 - mini-batch: `update.select` keeps tokens; `loss.TokenTables.build` gives each its weight, with the divisor
 - each rank: `minibatch.micro_batches_by_rank` gives it some rows; rows without gradient are left out
 - micro-batch: `update._run_micro_batches` runs the model; `loss.micro_batch_loss` is a part of the loss
