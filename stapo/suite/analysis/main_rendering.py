@@ -28,6 +28,7 @@ from stapo.suite.analysis.formats import (
     terminal_table,
 )
 from stapo.suite.analysis.main_table import BaselineComparison, MainTable, TableRow, main_table
+from stapo.suite.analysis.tables.endpoints import primary_texts
 from stapo.suite.analysis.values import read_values, values_of
 from stapo.suite.evaluation.statistics import AVERAGE, UNKNOWN, Interval
 from stapo.suite.records.scores import FAILURES
@@ -179,19 +180,23 @@ def print_table(table: MainTable, console: Console) -> None:
 
 
 def show_study(study: Study) -> None:
-    """Print the main tables and the paths of tables, figures and report."""
+    """Print the main tables, the primary endpoint, and the paths of tables, figures and report."""
     console = Console()
     if paths.is_summary(study):
         _print_published(study, console)
     else:
-        tables = tables_of(Artefacts(study))
+        artefacts = Artefacts(study)
+        tables = tables_of(artefacts)
         for table in tables:
             print_table(table, console)
+        for text in primary_texts(artefacts):
+            console.print(Text(visible(text)))
         for note in notes_of(tables):
             console.print(Text(visible(note)), style="dim")
     console.print()
     for what, path in paths.results_of(study).items():
-        console.print(Text(f"{what:8} {path}"))
+        if Path(path).exists():
+            console.print(Text(f"{what:8} {path}"))
     console.print(Text(f"check    stapo verify {paths.RESULTS.format(study=study.name)}"))
 
 
@@ -200,6 +205,9 @@ def _print_published(study: Study, console: Console) -> None:
     for decoding in study.run.decodings:
         text = text_of(Path(paths.MAIN_TABLE.format(study=study.name, decoding=decoding)))
         console.print(Markdown(visible(text, keep="\n").replace("<br>", " ")))
+    if study.compare and study.compare.endpoint:
+        path = paths.TABLE.format(study=study.name, table="endpoints", suffix="md")
+        console.print(Text(f"\nprimary endpoint: {path}"))
     said = "published without raw data; results/README.md says whether they can be brought back"
     console.print(Text(f"\n{said}"))
 
