@@ -23,6 +23,7 @@ from stapo.suite.records.reading import read_table
 from stapo.suite.records.scores import SCHEMA, Verdict, identity_in, read_score_file
 from stapo.suite.records.tokens import METADATA_KEY, read_token_file
 from stapo.suite.study import Checkpoint, Study, TrainingRun
+from stapo.suite.study.reading import command_for
 from stapo.suite.study.sources import TinyModel
 
 Read = TypeVar("Read")
@@ -170,8 +171,8 @@ def read_tables(
         common = common or provenance
         errors += _problems(path, provenance, common)
     errors = [
-        *_lines(stale, "were made with other settings or by another version"),
-        *_lines(missing, "are missing"),
+        *_lines(study, stale, "were made with other settings or by another version"),
+        *_lines(study, missing, "are missing"),
         *errors,
     ]
     if errors:
@@ -179,11 +180,11 @@ def read_tables(
     return tables, common
 
 
-def _lines(errors: Sequence[str], what: str) -> list[str]:
+def _lines(study: Study, errors: Sequence[str], what: str) -> list[str]:
     """Return the errors of some score files; one line for many, most often all of them."""
     if len(errors) > MOST_LINES:
         errors = [f"{errors[0]}; {len(errors)} score files {what}"]
-    return [f"{error}; to make them: snakemake --configfile STUDY" for error in errors]
+    return [f"{error}; to make them: {command_for(study)}" for error in errors]
 
 
 def _problems(path: str, made: dict[str, Any], others: dict[str, Any]) -> Iterator[str]:

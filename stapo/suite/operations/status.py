@@ -30,6 +30,7 @@ from stapo.suite.jobs import STAGES, jobs_of
 from stapo.suite.locks import holders
 from stapo.suite.results import cause, is_outdated, is_unchanged
 from stapo.suite.study import Study
+from stapo.suite.study.reading import command_for
 from stapo.suite.text import COLOURS, plain
 
 LOG_BYTES = 65536
@@ -54,9 +55,7 @@ DRAWN = ("overlap", "tables", "evidence", "figures", "report", "provenance")
 STYLES = dict.fromkeys(("stopped", "outdated"), "yellow")
 STYLES |= {"failed": "red", "running": "cyan", "done": "green"}
 TOUCHED = re.compile(r'"touched_fraction": ([-+.\de]+)')
-PUBLISHED = (
-    "published without raw data, as in git; its tables: stapo show {study}. To make it again:"
-)
+PUBLISHED = "published without raw data, as in git; its tables: stapo show {study}"
 BY_SIGNAL = "by Ctrl-C or another signal"
 IN_WORK = "in work/ already, of this or another study: not made again"
 KILLED = "exited without an error, possibly killed; the same command goes on"
@@ -109,6 +108,9 @@ def print_status(study: Study, console: Console) -> bool:
     is_summary = paths.is_summary(study) and all(job.state == "waiting" for job in trainings)
     if is_summary:
         console.print(Text(PUBLISHED.format(study=study.name)), soft_wrap=True)
+        console.print(
+            Text(f"to make it again, from these states: {command_for(study)}"), soft_wrap=True
+        )
     console.print(_stage_table(study, jobs))
     if trainings and not is_summary:
         console.print(_training_table(trainings))

@@ -153,6 +153,12 @@ def shipped(name: str) -> Path | None:
     return next((path for path in STUDIES.rglob("*.yaml") if path.stem == name), None)
 
 
+def command_for(study: Study) -> str:
+    """Return the command that makes the results of a study."""
+    file = shipped(study.name)
+    return f"snakemake --configfile {shown_path(file) if file else 'STUDY'}"
+
+
 def _with_paths(raw: dict[str, Any], change: Callable[[str], str]) -> dict[str, Any]:
     """Return a study with the paths changed in all settings that name a file."""
     content = deepcopy(raw)
