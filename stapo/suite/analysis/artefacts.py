@@ -184,7 +184,7 @@ def _lines(study: Study, errors: Sequence[str], what: str) -> list[str]:
     """Return the errors of some score files; one line for many, most often all of them."""
     if len(errors) > MOST_LINES:
         errors = [f"{errors[0]}; {len(errors)} score files {what}"]
-    return [f"{error}; to make them: {command_for(study)}" for error in errors]
+    return [f"{error}; make them with: {command_for(study)}" for error in errors]
 
 
 def _problems(path: str, made: dict[str, Any], others: dict[str, Any]) -> Iterator[str]:

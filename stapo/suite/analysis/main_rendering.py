@@ -28,7 +28,7 @@ from stapo.suite.analysis.formats import (
     terminal_table,
 )
 from stapo.suite.analysis.main_table import BaselineComparison, MainTable, TableRow, main_table
-from stapo.suite.analysis.tables.endpoints import primary_texts
+from stapo.suite.analysis.tables.endpoints import primary_texts, published_primary_texts
 from stapo.suite.analysis.values import read_values, values_of
 from stapo.suite.evaluation.statistics import AVERAGE, UNKNOWN, Interval
 from stapo.suite.records.scores import FAILURES
@@ -201,13 +201,12 @@ def show_study(study: Study) -> None:
 
 
 def _print_published(study: Study, console: Console) -> None:
-    """Print the main tables from their files, where the scores are not here."""
+    """Print the primary endpoint and the main tables from their files, where the scores are not here."""
+    for text in published_primary_texts(study):
+        console.print(Text(visible(text)))
     for decoding in study.run.decodings:
         text = text_of(Path(paths.MAIN_TABLE.format(study=study.name, decoding=decoding)))
         console.print(Markdown(visible(text, keep="\n").replace("<br>", " ")))
-    if study.compare and study.compare.endpoint:
-        path = paths.TABLE.format(study=study.name, table="endpoints", suffix="md")
-        console.print(Text(f"\nprimary endpoint: {path}"))
     said = "published without raw data; results/README.md says whether they can be brought back"
     console.print(Text(f"\n{said}"))
 

@@ -41,7 +41,10 @@ def write_values(artefacts: Artefacts) -> Path:
 def read_values(study: str) -> list[Value]:
     """Return the values of a study from its file; an empty cell is None."""
     options = csv.ConvertOptions(strings_can_be_null=True, null_values=[""])
-    return csv.read_csv(paths.VALUES.format(study=study), convert_options=options).to_pylist()
+    values: list[Value] = csv.read_csv(
+        paths.VALUES.format(study=study), convert_options=options
+    ).to_pylist()
+    return values
 
 
 def values_of(artefacts: Artefacts) -> list[Value]:

@@ -105,18 +105,16 @@ def print_status(study: Study, console: Console) -> bool:
     """Print one screen; return whether nothing failed."""
     jobs = progress(study)
     trainings = [job for job in jobs if job.stage == "train"]
-    is_summary = paths.is_summary(study) and all(job.state == "waiting" for job in trainings)
-    if is_summary:
+    if paths.is_summary(study) and all(job.state == "waiting" for job in trainings):
         console.print(Text(PUBLISHED.format(study=study.name)), soft_wrap=True)
-        console.print(
-            Text(f"to make it again, from these states: {command_for(study)}"), soft_wrap=True
-        )
+        console.print(Text(f"to make it again: {command_for(study)}"), soft_wrap=True)
+        return True
     console.print(_stage_table(study, jobs))
-    if trainings and not is_summary:
+    if trainings:
         console.print(_training_table(trainings))
         for line in filter(None, map(unstable, trainings)):
             console.print(Text(line, style="yellow"), soft_wrap=True)
-    for state, line in [] if is_summary else _notes(jobs):
+    for state, line in _notes(jobs):
         console.print(Text(line, style=STYLES.get(state, "")))
     return all(job.state != "failed" for job in jobs)
 

@@ -7,12 +7,15 @@ A study names its primary endpoint before it runs (`compare.endpoint`).
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from math import isfinite, nan
+from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
 
 import numpy as np
+from pyarrow import csv
 from scipy.stats import permutation_test
 
+from stapo.suite import paths
 from stapo.suite.analysis.artefacts import ALL, Artefacts, models_of, units_of
 from stapo.suite.analysis.curves import accuracy_line, curves_of, shares_of, values_of
 from stapo.suite.analysis.formats import METHOD, MODEL, Column, Table, estimated, with_interval
@@ -24,10 +27,11 @@ from stapo.suite.evaluation.statistics import (
     mean_of_seeds,
 )
 from stapo.suite.exhibits import Exhibit
-from stapo.suite.study import TrainingRun
+from stapo.suite.study import Study, TrainingRun
 
 EXHIBIT = Exhibit(order=15, title="Endpoints of the trainings")
 Values = dict[TrainingRun, float]
+PRIMARY = " (primary)"
 EXACT = 2**17
 """Signs of pairs up to which all are counted."""
 
@@ -134,16 +138,45 @@ def endpoint_rows(artefacts: Artefacts, only: str | None = None) -> Iterator[End
 
 def primary_texts(artefacts: Artefacts) -> list[str]:
     """Return the differences of the primary endpoint, if the study named one, as sentences."""
-    study = artefacts.study
-    if not study.compare or not (primary := study.compare.endpoint):
+    compare = artefacts.study.compare
+    if not compare or not compare.endpoint:
         return []
-    rows = [*endpoint_rows(artefacts, only=primary)]
-    return [
-        f"Primary endpoint, {ENDPOINTS[primary][0]}, {row.model}: {target} minus {row.title} "
-        f"{with_interval(gap.value, '+.3g')}" + f", p = {gap.p_value:.3f}" * isfinite(gap.p_value)
-        for row in [row for row in rows if row.model == ALL] or rows
-        for target, gap in row.gaps.items()
-    ]
+    return _sentences(compare.endpoint, [*endpoint_rows(artefacts, only=compare.endpoint)])
+
+
+def published_primary_texts(study: Study) -> list[str]:
+    """Return the same sentences from the published table, if it is there."""
+    path = Path(paths.TABLE.format(study=study.name, table="endpoints", suffix="csv"))
+    if not study.compare or not (primary := study.compare.endpoint) or not path.exists():
+        return []
+    rows = []
+    for cells in csv.read_csv(path).to_pylist():
+        if PRIMARY not in cells["Endpoint"]:
+            continue
+        gaps = {}
+        for target in map(study.title, study.compared()[0]):
+            numbers = [
+                cells.get(f"{target} minus it{end}") for end in ("", ", low", ", high", ", p")
+            ]
+            value, low, high, p_value = (nan if number is None else number for number in numbers)
+            if isfinite(value):
+                gaps[target] = Gap(Interval(value, low, high), p_value, nan, nan)
+        rows.append(EndpointRow(cells["Model"], primary, cells["Method"], [], gaps))
+    return _sentences(primary, rows)
+
+
+def _sentences(primary: str, rows: Sequence[EndpointRow]) -> list[str]:
+    """Return a sentence for each two methods: over all base models, if there are several."""
+    texts: dict[tuple[str, frozenset[str]], str] = {}
+    for row in [row for row in rows if row.model == ALL] or rows:
+        for target, gap in row.gaps.items():
+            number = with_interval(gap.value, "+.3g") + f", p = {gap.p_value:.3f}" * isfinite(
+                gap.p_value
+            )
+            what = f"{row.model}: {target} minus {row.title} {number}"
+            key = (row.model, frozenset((target, row.title)))
+            texts.setdefault(key, f"Primary endpoint, {ENDPOINTS[primary][0]}, {what}")
+    return [*texts.values()]
 
 
 def gap(ours: Sequence[Sequence[float]], theirs: Sequence[Sequence[float]]) -> Gap:
@@ -175,7 +208,7 @@ def make(artefacts: Artefacts) -> Table:
     primary = study.compare.endpoint if study.compare else None
 
     def named(row: EndpointRow) -> str:
-        return ENDPOINTS[row.endpoint][0] + (" (primary)" if row.endpoint == primary else "")
+        return ENDPOINTS[row.endpoint][0] + PRIMARY * (row.endpoint == primary)
 
     pooled, targets = ALL in models_of(study), study.compared()[0]
     which = "The study named no primary endpoint: all are secondary."

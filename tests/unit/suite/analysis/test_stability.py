@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from stapo.core.files import write_jsonl
+from stapo.core.files import write, write_jsonl
 from stapo.suite import paths
 from stapo.suite.analysis.artefacts import Artefacts
+from stapo.suite.analysis.formats import render
 from stapo.suite.analysis.tables import endpoints
 from stapo.suite.analysis.tables.dose import dose
 from stapo.suite.analysis.tables.endpoints import ALL, ENDPOINTS, endpoint_rows, gap
@@ -135,8 +136,15 @@ def test_base_models_that_differ_in_their_seed_are_compared_in_pairs(
         assert pooled[heading].low == pytest.approx(pooled[heading].value)
         assert alone[heading].low < pooled[heading].low
     raw_study["compare"] = {"baselines": ["justrl"], "endpoint": "until-collapse"}
-    (said,) = endpoints.primary_texts(several(raw_study, tmp_path))
+    artefacts = several(raw_study, tmp_path)
+    (said,) = endpoints.primary_texts(artefacts)
     assert said.endswith(" all: STAPO minus JustRL +0 [+0, +0], p = 1.000")
+    path = tmp_path / paths.TABLE.format(
+        study=artefacts.study.name, table="endpoints", suffix="csv"
+    )
+    write(path, render(endpoints.make(artefacts), "csv", "", ""))
+    monkeypatch.chdir(tmp_path)
+    assert endpoints.published_primary_texts(artefacts.study) == [said]
     raw_study["models"]["other"]["hidden_size"] = 64
     assert len([*endpoint_rows(several(raw_study, tmp_path))]) == 4
 

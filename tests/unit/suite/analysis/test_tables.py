@@ -50,7 +50,7 @@ def test_all_that_is_missing_stale_or_mixed_is_refused_at_once(study, finished, 
         write_tables(Artefacts(study, finished), DECODING)
     stale, missing, mixed, damage = str(caught.value).splitlines()
     assert "made by configuration old" in stale
-    assert missing.endswith("missing; to make them: snakemake --configfile STUDY")
+    assert missing.endswith("missing; make them with: snakemake --configfile STUDY")
     assert "processor z, others with a" in mixed
     assert damage == f"{damaged}: not the columns of this version; {AGAIN}"
     assert not (finished / "results/demo/tables").exists()
