@@ -6,13 +6,14 @@ cd "$(dirname "$0")/.."
 case ${1:-} in
 marked | marked-both | marked-controls) commits=a9dc0253 ;;
 marked-h200 | marked-random-reward) commits=4741872f ;;
+marked-adaptive) commits=687fe9a1 ;;
 marked-doses) commits="14544ae1 db8ae823 13023c36:marked-paper" ;;
 marked-rivals) commits="0fa7b285 51d415cf" ;;
 marked-off-policy | marked-twins | marked-h200-twins) commits=b0471dea ;;
 smollm2-s2t | smollm2-s2t-again | domain-letters | domain-sums | domain-syllogisms) commits=726c187d ;;
 *)
     echo "usage: results/raw_data.sh STUDY, with domain-letters, domain-sums, domain-syllogisms, marked, marked-both," \
-        "marked-controls, marked-doses, marked-h200, marked-h200-twins, marked-off-policy, marked-random-reward," \
+        "marked-adaptive, marked-controls, marked-doses, marked-h200, marked-h200-twins, marked-off-policy, marked-random-reward," \
         "marked-rivals, marked-twins, smollm2-s2t or smollm2-s2t-again" >&2
     exit 2
     ;;

@@ -112,6 +112,10 @@ def other_methods() -> Iterator[list[str]]:
     yield from ([name, *cells[name]] for name in dict.fromkeys(order))
 
 
+def adaptive() -> Iterator[list[str]]:
+    yield from ([name, *cells] for name, cells in beside_justrl("marked-adaptive").items())
+
+
 def rivals() -> Iterator[list[str]]:
     """Yield the methods of both machines, the largest reward first."""
     machines = (("H200", "marked-h200"), ("CPU", "marked-rivals"))
@@ -177,6 +181,7 @@ TABLES = [
     (FINDINGS, marks),
     (RIVALS, rivals),
     (RIVALS, updates_per_rollout),
+    (MARKED, adaptive),
     (MARKED, later),
     (MARKED, twins),
     (DOMAINS, tasks),
@@ -240,6 +245,10 @@ def sentences() -> Iterator[tuple[str, str]]:
     yield FINDINGS, said(gap_of("marked", REWARD, "Random tokens", "STAPO"), ".3f")
     yield FINDINGS, said(gap_of("marked-doses", FIRST, "JustRL", wide), ".1f", " points")
     yield MARKED, said(gap_of("marked-doses", REWARD, f"Random tokens {wide[6:]}", wide), ".3f")
+    stops = "STAPO above 0.12 nats"
+    yield MARKED, said(gap_of("marked-adaptive", REWARD, wide, stops), ".3f")
+    yield MARKED, said(gap_of("marked-adaptive", ENTROPY, stops, "JustRL"), ".3f")
+    yield MARKED, said(gap_of("marked-adaptive", FIRST, "JustRL", stops), ".1f", " points")
     for method in ("STAPO", "STARE-O1", "Advantage reweighting"):
         yield MARKED, said(in_one_update(method), "+.2f")
 
