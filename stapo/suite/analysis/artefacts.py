@@ -183,7 +183,8 @@ def read_tables(
 def _lines(study: Study, errors: Sequence[str], what: str) -> list[str]:
     """Return the errors of some score files; one line for many, most often all of them."""
     if len(errors) > MOST_LINES:
-        errors = [f"{errors[0]}; {len(errors)} score files {what}"]
+        first = errors[0].partition(": ")[0]
+        errors = [f"{len(errors)} score files {what}, such as {first}"]
     return [f"{error}; make them with: {command_for(study)}" for error in errors]
 
 
