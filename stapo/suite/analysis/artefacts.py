@@ -170,6 +170,9 @@ def read_tables(
         provenance = {**identity.get("provenance", {}), "engine": identity.get("engine")}
         common = common or provenance
         errors += _problems(path, provenance, common)
+    if not (root / paths.SCORES_FOLDER.format(study=study.name)).exists():
+        message = f"{study.name}: no scores yet; make them with: {command_for(study)}"
+        raise StaleScoreError(f"{message}; cost: stapo plan {study.name}")
     errors = [
         *_lines(study, stale, "were made with other settings or by another version"),
         *_lines(study, missing, "are missing"),

@@ -189,7 +189,7 @@ def show_study(study: Study) -> None:
         tables = tables_of(artefacts)
         for table in tables:
             print_table(table, console)
-        _print_primary(primary_texts(artefacts), console)
+        _print_primary(study, primary_texts(artefacts), console)
         for note in notes_of(tables):
             console.print(Text(visible(note)), style="dim")
     console.print()
@@ -199,17 +199,17 @@ def show_study(study: Study) -> None:
     console.print(Text(f"check    stapo verify {paths.RESULTS.format(study=study.name)}"))
 
 
-def _print_primary(texts: Iterable[str], console: Console) -> None:
-    """Print differences of the primary endpoint; a study does not say to us which of them is primary."""
-    for number, text in enumerate(texts):
-        if not number:
-            console.print("Primary endpoint; the study file says which comparison is primary:")
-        console.print(Text(visible(f"  {text.removeprefix('Primary endpoint, ')}")))
+def _print_primary(study: Study, texts: Iterable[str], console: Console) -> None:
+    """Print the differences of the first target in the primary endpoint; the table has all others."""
+    first = f": {study.title(study.compared()[0][0])} minus "
+    for text in texts:
+        if first in text:
+            console.print(Text(visible(text)))
 
 
 def _print_published(study: Study, console: Console) -> None:
     """Print the primary endpoint and the main tables from their files, where the scores are not here."""
-    _print_primary(published_primary_texts(study), console)
+    _print_primary(study, published_primary_texts(study), console)
     for decoding in study.run.decodings:
         text = text_of(Path(paths.MAIN_TABLE.format(study=study.name, decoding=decoding)))
         console.print(Markdown(visible(text, keep="\n").replace("<br>", " ")))

@@ -116,6 +116,9 @@ def print_status(study: Study, console: Console) -> bool:
             console.print(Text(line, style="yellow"), soft_wrap=True)
     for state, line in _notes(jobs):
         console.print(Text(line, style=STYLES.get(state, "")))
+    if all(job.state == "waiting" for job in jobs):
+        start = f"start it with: {command_for(study)}; cost: stapo plan {study.name}"
+        console.print(Text(f"not started; {start}"), soft_wrap=True)
     return all(job.state != "failed" for job in jobs)
 
 

@@ -37,6 +37,10 @@ def test_all_that_is_missing_stale_or_mixed_is_refused_at_once(study, finished, 
     files = [path for path in outputs(study, "score") if DECODING in path]
     with pytest.raises(StaleScoreError) as caught:
         write_tables(Artefacts(study, tmp_path / "elsewhere"), DECODING)
+    assert str(caught.value).startswith("demo: no scores yet; make them with: snakemake ")
+    (tmp_path / "elsewhere/results/demo/scores").mkdir(parents=True)
+    with pytest.raises(StaleScoreError) as caught:
+        write_tables(Artefacts(study, tmp_path / "elsewhere"), DECODING)
     (line,) = str(caught.value).splitlines()
     assert line.startswith(f"{len(files)} score files are missing, such as results/demo/scores/")
     write_score(finished, study, "tiny/base", "chain-2", fingerprint="old")

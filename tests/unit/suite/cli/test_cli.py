@@ -43,7 +43,7 @@ def run(tmp_path, monkeypatch, capsys):
         ("verify nope", 2, "nope: no results folder"),
         ("run prompts --study {", 2, "study.json: truncated or corrupt"),
         ("run prompts --study work/x/studies/1.json", 2, "Snakemake writes it when a run starts"),
-        (f"show {SMOKE}", 1, "score files are missing"),
+        (f"show {SMOKE}", 1, "smoke: no scores yet"),
     ],
 )
 def test_one_line_and_the_right_code(run, arguments, code, line):
