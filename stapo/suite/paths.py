@@ -1,7 +1,5 @@
 """Where every file of a study lives: paths relative to the working directory."""
 
-from pathlib import Path
-
 from stapo.suite.study import Checkpoint, Study
 
 # Paths relative to the working directory; `{checkpoint}` is the name of a `Checkpoint`.
@@ -80,13 +78,6 @@ def checkpoint_path(study: str, checkpoint: Checkpoint) -> str:
         return BASE_MODEL.format(study=study, model=checkpoint.model)
     path = MODEL if checkpoint.step is None else STEP_MODEL
     return path.format(study=study, **checkpoint.run._asdict(), step=checkpoint.step)
-
-
-def is_summary(study: Study) -> bool:
-    """Return whether the main tables are here without the scores that they were made from, as in git."""
-    tables = (MAIN_TABLE.format(study=study.name, decoding=name) for name in study.run.decodings)
-    has_scores = Path(SCORES_FOLDER.format(study=study.name)).exists()
-    return all(Path(table).exists() for table in tables) and not has_scores
 
 
 def results_of(study: Study) -> dict[str, str]:

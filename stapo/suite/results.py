@@ -7,8 +7,10 @@ from typing import Any
 
 from stapo.core.checksums import changed_files
 from stapo.core.files import DamagedFileError, read_json
+from stapo.suite import paths
 from stapo.suite.job import Job
 from stapo.suite.jobs import STAGES
+from stapo.suite.study import Study
 
 UNFINISHED = ""
 """In the record of a job that has begun and not ended."""
@@ -75,3 +77,12 @@ def missing_inputs(jobs: Iterable[Job]) -> list[str]:
             again += f"; by hand: {by_hand} --study STUDY"
             lines.append(f"{source.outputs[0]}: {made}; make it again: {again}")
     return lines
+
+
+def is_summary(study: Study) -> bool:
+    """Return whether the main tables are here without the scores that they were made from, as in git."""
+    tables = (
+        paths.MAIN_TABLE.format(study=study.name, decoding=name) for name in study.run.decodings
+    )
+    has_scores = Path(paths.SCORES_FOLDER.format(study=study.name)).exists()
+    return all(Path(table).exists() for table in tables) and not has_scores

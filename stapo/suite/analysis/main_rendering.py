@@ -32,6 +32,7 @@ from stapo.suite.analysis.tables.endpoints import primary_texts, published_prima
 from stapo.suite.analysis.values import read_values, values_of
 from stapo.suite.evaluation.statistics import AVERAGE, UNKNOWN, Interval
 from stapo.suite.records.scores import FAILURES
+from stapo.suite.results import is_summary
 from stapo.suite.study import Study
 from stapo.suite.text import visible
 
@@ -182,14 +183,15 @@ def print_table(table: MainTable, console: Console) -> None:
 def show_study(study: Study) -> None:
     """Print the main tables, the primary endpoint, and the paths of tables, figures and report."""
     console = Console()
-    if paths.is_summary(study):
+    if is_summary(study):
         _print_published(study, console)
     else:
         artefacts = Artefacts(study)
         tables = tables_of(artefacts)
         for table in tables:
             print_table(table, console)
-        _print_primary(study, primary_texts(artefacts), console)
+        for text in primary_texts(artefacts, _first_target(study)):
+            console.print(Text(visible(text)))
         for note in notes_of(tables):
             console.print(Text(visible(note)), style="dim")
     console.print()
@@ -199,17 +201,15 @@ def show_study(study: Study) -> None:
     console.print(Text(f"check    stapo verify {paths.RESULTS.format(study=study.name)}"))
 
 
-def _print_primary(study: Study, texts: Iterable[str], console: Console) -> None:
-    """Print the differences of the first target in the primary endpoint; the table has all others."""
-    first = f": {study.title(study.compared()[0][0])} minus "
-    for text in texts:
-        if first in text:
-            console.print(Text(visible(text)))
+def _first_target(study: Study) -> list[str]:
+    """Return the title of the first target, as a list: the table of endpoints has all others."""
+    return [study.title(target) for target in study.compared()[0][:1]]
 
 
 def _print_published(study: Study, console: Console) -> None:
     """Print the primary endpoint and the main tables from their files, where the scores are not here."""
-    _print_primary(study, published_primary_texts(study), console)
+    for text in published_primary_texts(study, _first_target(study)):
+        console.print(Text(visible(text)))
     for decoding in study.run.decodings:
         text = text_of(Path(paths.MAIN_TABLE.format(study=study.name, decoding=decoding)))
         console.print(Markdown(visible(text, keep="\n").replace("<br>", " ")))
@@ -219,7 +219,7 @@ def _print_published(study: Study, console: Console) -> None:
 
 def show_document(study: Study) -> dict[str, Any]:
     """Return the document of `stapo show --json`: the rows of values.csv, and the paths."""
-    if paths.is_summary(study):
+    if is_summary(study):
         values, notes = read_values(study.name), []
     else:
         artefacts = Artefacts(study)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
-from math import ceil, fsum, nan
+from math import ceil, fsum
 from typing import TypeVar
 
 import numpy as np
@@ -24,7 +24,7 @@ from stapo.suite.analysis.evidence.recorded import (
 )
 from stapo.suite.analysis.formats import with_interval
 from stapo.suite.analysis.main_table import accuracies, gain_over, shown_benchmarks
-from stapo.suite.analysis.tables.stability import entropy_of
+from stapo.suite.analysis.tables.stability import entropy_of, ratio
 from stapo.suite.evaluation import statistics
 from stapo.suite.evaluation.statistics import AVERAGE, Array, Interval, interval, ratio_of_seeds
 from stapo.suite.exhibits import PAPER_SILENCED
@@ -111,7 +111,7 @@ def spread_against_baselines(artefacts: Artefacts, method: str) -> Iterator[Meas
     _need(study, [method, *BASELINES])
     for model, name in product(study.run.models, BASELINES):
         ours, theirs = (_entropies(artefacts, model, title, "spread") for title in (method, name))
-        ratios = [a / b if b > 0 else nan for a, b in zip(ours, theirs, strict=True)]
+        ratios = [*map(ratio, ours, theirs)]
         what = f"spread of entropy, {study.title(method)} / {study.title(name)}"
         yield Measured(model, what, ratio_of_seeds(ratios))
 
@@ -124,7 +124,7 @@ def entropy_below_80th_percentile(artefacts: Artefacts, method: str) -> Iterator
         late = _late_quantiles(artefacts, model, method)
         (*_, low), high = _levels(late)
         which = f"{100 * low:g} % / {100 * high:g} % quantile"
-        ratios = [levels[low] / levels[high] if levels[high] > 0 else nan for levels in late]
+        ratios = [ratio(levels[low], levels[high]) for levels in late]
         what = f"entropy at the {which} of {study.title(method)}"
         yield Measured(model, what, ratio_of_seeds(ratios), ".3f")
 

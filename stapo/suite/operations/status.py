@@ -28,7 +28,7 @@ from stapo.suite.exhibits import COLLAPSE, EXPLOSION
 from stapo.suite.job import Job, Jobs
 from stapo.suite.jobs import STAGES, jobs_of
 from stapo.suite.locks import holders
-from stapo.suite.results import cause, is_outdated, is_unchanged
+from stapo.suite.results import cause, is_outdated, is_summary, is_unchanged
 from stapo.suite.study import Study
 from stapo.suite.study.reading import command_for
 from stapo.suite.text import COLOURS, plain
@@ -105,7 +105,7 @@ def print_status(study: Study, console: Console) -> bool:
     """Print one screen; return whether nothing failed."""
     jobs = progress(study)
     trainings = [job for job in jobs if job.stage == "train"]
-    if paths.is_summary(study) and all(job.state == "waiting" for job in trainings):
+    if is_summary(study) and all(job.state == "waiting" for job in trainings):
         console.print(Text(PUBLISHED.format(study=study.name)), soft_wrap=True)
         console.print(Text(f"to make it again: {command_for(study)}"), soft_wrap=True)
         return True

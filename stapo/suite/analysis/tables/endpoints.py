@@ -21,11 +21,7 @@ from stapo.suite.analysis.curves import accuracy_line, curves_of, shares_of, val
 from stapo.suite.analysis.formats import METHOD, MODEL, Column, Table, estimated, with_interval
 from stapo.suite.analysis.main_table import of_trainings
 from stapo.suite.analysis.tables.stability import entropy_of
-from stapo.suite.evaluation.statistics import (
-    Interval,
-    detectable_difference,
-    mean_of_seeds,
-)
+from stapo.suite.evaluation.statistics import Interval, detectable_difference, mean_of_seeds
 from stapo.suite.exhibits import Exhibit
 from stapo.suite.study import Study, TrainingRun
 
@@ -136,15 +132,19 @@ def endpoint_rows(artefacts: Artefacts, only: str | None = None) -> Iterator[End
                 yield EndpointRow(model, name, study.title(method), means[method], gaps)
 
 
-def primary_texts(artefacts: Artefacts) -> list[str]:
-    """Return the differences of the primary endpoint, if the study named one, as sentences."""
+def primary_texts(artefacts: Artefacts, targets: Sequence[str] | None = None) -> list[str]:
+    """Return the differences of the primary endpoint, if the study named one, as sentences.
+
+    `targets` are titles: those to say the differences of; default: all.
+    """
     compare = artefacts.study.compare
     if not compare or not compare.endpoint:
         return []
-    return _sentences(compare.endpoint, [*endpoint_rows(artefacts, only=compare.endpoint)])
+    rows = [*endpoint_rows(artefacts, only=compare.endpoint)]
+    return _sentences(compare.endpoint, rows, targets)
 
 
-def published_primary_texts(study: Study) -> list[str]:
+def published_primary_texts(study: Study, targets: Sequence[str]) -> list[str]:
     """Return the same sentences from the published table, if it is there."""
     path = Path(paths.TABLE.format(study=study.name, table="endpoints", suffix="csv"))
     if not study.compare or not (primary := study.compare.endpoint) or not path.exists():
@@ -154,28 +154,29 @@ def published_primary_texts(study: Study) -> list[str]:
         if PRIMARY not in cells["Endpoint"]:
             continue
         gaps = {}
-        for target in map(study.title, study.compared()[0]):
-            numbers = [
-                cells.get(f"{target} minus it{end}") for end in ("", ", low", ", high", ", p")
-            ]
+        for target in targets:
+            ends = ("", ", low", ", high", ", p")
+            numbers = [cells.get(f"{target} minus it{end}") for end in ends]
             value, low, high, p_value = (nan if number is None else number for number in numbers)
             if isfinite(value):
                 gaps[target] = Gap(Interval(value, low, high), p_value, nan, nan)
         rows.append(EndpointRow(cells["Model"], primary, cells["Method"], [], gaps))
-    return _sentences(primary, rows)
+    return _sentences(primary, rows, targets)
 
 
-def _sentences(primary: str, rows: Sequence[EndpointRow]) -> list[str]:
+def _sentences(
+    primary: str, rows: Sequence[EndpointRow], targets: Sequence[str] | None
+) -> list[str]:
     """Return a sentence for each two methods: over all base models, if there are several."""
     texts: dict[tuple[str, frozenset[str]], str] = {}
     for row in [row for row in rows if row.model == ALL] or rows:
         for target, gap in row.gaps.items():
-            number = with_interval(gap.value, "+.3g") + f", p = {gap.p_value:.3f}" * isfinite(
-                gap.p_value
-            )
-            what = f"{row.model}: {target} minus {row.title} {number}"
+            if targets is not None and target not in targets:
+                continue
+            tested = f", p = {gap.p_value:.3f}" * isfinite(gap.p_value)
+            what = f"{target} minus {row.title} {with_interval(gap.value, '+.3g')}{tested}"
             key = (row.model, frozenset((target, row.title)))
-            texts.setdefault(key, f"Primary endpoint, {ENDPOINTS[primary][0]}, {what}")
+            texts.setdefault(key, f"Primary endpoint, {ENDPOINTS[primary][0]}, {row.model}: {what}")
     return [*texts.values()]
 
 

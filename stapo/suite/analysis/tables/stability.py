@@ -50,14 +50,15 @@ def entropy_numbers(entropy: Values, warm_up: int) -> EntropyNumbers:
     return EntropyNumbers(
         level=level,
         # A single step has no spread: 0 would be perfect stability.
-        spread=_ratio(float(smooth.std()), mean) if len(after) > 1 else nan,
-        lowest=_ratio(float(smooth.min()), max(start, level)),
-        highest=_ratio(float(smooth.max()), min(start, level)),
+        spread=ratio(float(smooth.std()), mean) if len(after) > 1 else nan,
+        lowest=ratio(float(smooth.min()), max(start, level)),
+        highest=ratio(float(smooth.max()), min(start, level)),
         before_collapse=float(warm_up + below[0]) / steps if len(below) else 1.0,
     )
 
 
-def _ratio(value: float, reference: float) -> float:
+def ratio(value: float, reference: float) -> float:
+    """Return a value relative to another one; nan if that is 0."""
     return value / reference if reference > 0 else nan
 
 

@@ -10,7 +10,7 @@ from synthetic import rewrite, tabulated, write_score, write_scores
 
 from stapo.core.files import AGAIN
 from stapo.suite.analysis.artefacts import Artefacts, StaleScoreError
-from stapo.suite.analysis.main_rendering import print_table, render, write_tables
+from stapo.suite.analysis.main_rendering import print_table, render, show_study, write_tables
 from stapo.suite.analysis.main_table import AVERAGE
 from stapo.suite.analysis.values import of_rows
 from stapo.suite.study import parse_study
@@ -57,6 +57,12 @@ def test_all_that_is_missing_stale_or_mixed_is_refused_at_once(study, finished, 
     assert "processor z, others with a" in mixed
     assert damage == f"{damaged}: not the columns of this version; {AGAIN}"
     assert not (finished / "results/demo/tables").exists()
+
+
+def test_a_study_that_compares_nothing_is_shown(raw_study, study, finished, monkeypatch, capsys):
+    monkeypatch.chdir(finished)
+    show_study(parse_study(raw_study | {"compare": None}))
+    assert "JustRL" in capsys.readouterr().out
 
 
 def test_names_are_text_in_every_format(study, finished):
