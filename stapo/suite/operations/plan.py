@@ -281,7 +281,8 @@ def print_plan(study: Study, gpu: str, gpus: int, console: Console, dollars: flo
     """
     costs = plan(study, gpu, gpus)
     hours, disk = (sum(cost[key] for cost in costs.values()) for key in ("gpu_hours", "disk"))
-    title = f"{study.name}, {gpus} x {gpu} for each training: {hours:,.2f} hours of {gpu}"
+    each = f", {gpus} x {gpu} for each training" if study.run.methods else ""
+    title = f"{study.name}{each}: {hours:,.2f} hours of {gpu}"
     title += f", {dollars * hours:,.0f} dollars" if dollars else ""
     free = f"{_gigabytes(disk_usage('.').free)} GB free here"
     console.print(Text(f"{title}, {_gigabytes(disk)} GB of disk ({free})"), soft_wrap=True)
