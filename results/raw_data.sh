@@ -1,6 +1,7 @@
 #!/bin/sh
 # Bring back the raw data of a published study from the commits that hold it: results/raw_data.sh STUDY
-# (responses, scores, metrics and records of tokens, without weights). What is there stays as it is.
+# (responses, scores, metrics, records of tokens; of weights only the base models of `marked`, which another
+# processor makes with other rounding). What is there stays as it is.
 set -eu
 cd "$(dirname "$0")/.."
 case ${1:-} in
@@ -17,6 +18,10 @@ smollm2-s2t | smollm2-s2t-again | domain-letters | domain-sums | domain-syllogis
         "marked-rivals, marked-twins, smollm2-s2t or smollm2-s2t-again" >&2
     exit 2
     ;;
+esac
+case $1 in
+marked-controls | marked-random-reward) commits="$commits e4d2182b:marked/models/base-0" ;;
+marked*) commits="$commits e4d2182b:marked/models" ;;
 esac
 mkdir -p "results/$1"
 for commit in $commits; do
