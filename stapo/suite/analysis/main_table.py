@@ -16,6 +16,8 @@ from stapo.suite.study.functions import reader_name
 
 SHOWN = "aime24"
 BOOTSTRAP_SEED = 0
+MANY_SEEDS = 6
+"""From here, p-values of resampled seeds are nearly those of the null hypothesis, also far below 5 %."""
 Row = tuple[str, str]
 """Model and method of a row."""
 Resampled = Mapping[Row, Accuracies]
@@ -234,10 +236,12 @@ def _notes(study: Study, scores: Scores, compares: bool) -> Iterator[str]:
     over = "problems and training seeds" if several else "problems"
     yield f"Mean over samples, then problems; 95 % intervals by bootstrap over {over}."
     how = "from the resamples of the intervals" if several else "by sign flips"
+    how += ", rough below 5 % with so few seeds" if 1 < len(study.run.seeds) < MANY_SEEDS else ""
     differences = (
         f" Differences are paired by problem; p-values {how}, adjusted by Holm over all "
         "differences of this table, intervals not. Questions are summed over the "
-        "benchmarks. Detectable: the smallest difference found with a chance of 80 %."
+        "benchmarks. Detectable: the smallest difference found with a chance of 80 %, without Holm's "
+        "adjustment."
     )
     yield "Avg is the plain mean of the benchmarks." + differences * compares
     if study.full_steps():

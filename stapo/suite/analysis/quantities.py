@@ -23,7 +23,12 @@ from stapo.suite.analysis.evidence.recorded import (
     recorded,
 )
 from stapo.suite.analysis.formats import with_interval
-from stapo.suite.analysis.main_table import accuracies, gain_over, shown_benchmarks
+from stapo.suite.analysis.main_table import (
+    BOOTSTRAP_SEED,
+    accuracies,
+    gain_over,
+    shown_benchmarks,
+)
 from stapo.suite.analysis.tables.stability import entropy_of, ratio
 from stapo.suite.evaluation import statistics
 from stapo.suite.evaluation.statistics import AVERAGE, Array, Interval, interval, ratio_of_seeds
@@ -132,21 +137,19 @@ def entropy_below_80th_percentile(artefacts: Artefacts, method: str) -> Iterator
 def quantiles_against_baselines(artefacts: Artefacts, method: str, top: bool) -> Iterator[Measured]:
     """Yield a method's quantiles of the entropies minus those of each baseline, in nats, late in training.
 
-    It is the highest quantile that was recorded, or all up to 80 %, of which the largest difference counts.
+    They are the highest quantile that was recorded, or all up to 80 %.
     """
     study = artefacts.study
     _need(study, [method, *BASELINES])
     for model, name in product(study.run.models, BASELINES):
         ours, theirs = (_late_quantiles(artefacts, model, title) for title in (method, name))
         below, highest = _levels([*ours, *theirs])
-        gaps = {}
+        titles = f"{study.title(method)} minus {study.title(name)}"
         for level in [highest] if top else below:
             pairs = zip(ours, theirs, strict=True)
-            gaps[level] = statistics.mean_of_seeds([a[level] - b[level] for a, b in pairs])
-        level, largest = max(gaps.items(), key=lambda item: item[1].value)
-        titles = f"{study.title(method)} minus {study.title(name)}"
-        what = f"entropy at the {100 * level:g} % quantile, {titles} [nats]"
-        yield Measured(model, what, largest, "+.3f")
+            gap = statistics.mean_of_seeds([a[level] - b[level] for a, b in pairs])
+            what = f"entropy at the {100 * level:g} % quantile, {titles} [nats]"
+            yield Measured(model, what, gap, "+.3f")
 
 
 def _levels(quantiles: Iterable[dict[float, float]]) -> tuple[list[float], float]:
@@ -296,14 +299,15 @@ def _differences(
     artefacts: Artefacts, pairs: Sequence[tuple[str, str]], decoding: str
 ) -> Iterator[Measured]:
     study, benchmarks = artefacts.study, shown_benchmarks(artefacts.study)
-    known = accuracies(artefacts, decoding, tuple(benchmarks))
+    known, scores = accuracies(artefacts, decoding, tuple(benchmarks)), artefacts.scores(decoding)
+    rng = np.random.default_rng(BOOTSTRAP_SEED)
     unit = f"[points of {accuracy_label(study, benchmarks).removesuffix(' [%]')}]"
     for model, (ours, theirs) in product(study.run.models, pairs):
         what = f"{study.title(ours)} minus {study.title(theirs)} {unit}"
-        first, second = known[model, ours], known[model, theirs]
-        value = first.values[AVERAGE].value - second.values[AVERAGE].value
-        draws = first.draws[AVERAGE] - second.draws[AVERAGE]
-        yield Measured(model, what, interval(value, draws), "+.2f")
+        first, second = (scores.verdicts(model, method, benchmarks) for method in (ours, theirs))
+        draws = (known[model, ours].draws[AVERAGE] - known[model, theirs].draws[AVERAGE]) / 100
+        gap = statistics.paired_difference(first, second, draws, rng)
+        yield Measured(model, what, gap.times(100), "+.2f")
 
 
 # Token records

@@ -226,8 +226,11 @@ def ratio_of_seeds(values: Sequence[float]) -> Interval:
 def detectable_difference(differences: Sequence[float]) -> float:
     """Return the mean difference that Student's test over pairs finds with a power of some 80 %.
 
-    It is the sum of the quantiles at 97.5 and 80 % times the standard error, close to the noncentral t.
+    It is the sum of the quantiles at 97.5 and 80 % times the standard error, close to the noncentral t. If
+    all are equal it is nan: they say nothing of what others would be.
     """
+    if len({*differences}) == 1:
+        return nan
     freedom = max(len(differences) - 1, 1)
     return float(stdtrit(freedom, 0.975) + stdtrit(freedom, 0.8)) * _standard_error(differences)
 

@@ -22,13 +22,15 @@ With several trainings (seeds), an interval is about the method: trainings are i
 is that of their contributions, S / (S - 1) sum (z - mean z)^2, where z is the sum of a whole training.
 
 Intervals of shares are those of Clopper and Pearson at the effective sample size p (1 - p) / variance (Korn
-and Graubard), because a normal interval of a rare class contains negative shares. If no token of a class was
-recorded, the upper end is -ln(0.025) w tokens, where w is the largest weight of the whole: with more, one
-would have been recorded with a probability of 97.5 %. Other intervals have Student's t with one degree of
-freedom less than prompts with such tokens (or trainings): around the logarithm of means and ratios of values
-that are not negative, whose distributions are skewed, symmetric otherwise. With only one such prompt there is
-no interval, and its ends are nan. In simulations with 48 prompts, 91 to 99 % of the intervals hold the truth;
-the lower end is that of means of gradient norms.
+and Graubard), because a normal interval of a rare class contains negative shares. The variance of several
+trainings counts as in Student's interval. It is at least that of independent tokens, sum (w e)^2: few
+trainings may agree by chance. If no token of a class was recorded, the upper end is -ln(0.025) w tokens,
+where w is the largest weight of the whole: with more, one would have been recorded with a probability of
+97.5 %. Other intervals have Student's t with one degree of freedom less than prompts with such tokens (or
+trainings): around the logarithm of means and ratios of values that are not negative, whose distributions are
+skewed, symmetric otherwise. With only one such prompt (or training) there is no interval, and its ends are
+nan. In simulations with 48 prompts, 91 to 99 % of the intervals hold the truth; the lower end is that of
+means of gradient norms.
 """
 
 from collections.abc import Sequence
@@ -107,12 +109,16 @@ def share(sample: Sample, part: Mask, whole: Mask) -> Interval:
     if not (size := total(sample, whole)):
         return UNKNOWN
     value = total(sample, part) / size
-    spread = variance(sample, (part - value * whole) / size)
-    if spread > 0 and 0 < value < 1:
-        number = value * (1 - value) / spread
+    if 0 < value < 1:
+        if _freedom(sample, [whole]) < 1:
+            return Interval(value, nan, nan)
+        contributions = (part - value * whole) / size
+        spread = variance(sample, contributions)
         if sample.trainings > 1:
             normal, student = ndtri(1 - TAIL), stdtrit(sample.trainings - 1, 1 - TAIL)
-            number *= float(normal / student) ** 2
+            spread *= float(student / normal) ** 2
+        independent = fsum(((sample.weight * contributions) ** 2).tolist())
+        number = value * (1 - value) / max(spread, independent)
         low, high = clopper_pearson(value * number, number - value * number)
         return Interval(value, min(round(low, 12), value), max(high, value))
     unit = UNSEEN * float(sample.weight[whole].max(initial=1.0)) / size
@@ -125,14 +131,18 @@ def mean(sample: Sample, y: Array, part: Mask) -> Interval:
     return ratio(sample, np.where(part, y, 0.0), part.astype(float))
 
 
-def ratio(sample: Sample, y: Array, x: Array) -> Interval:
-    """Return the weighted sum of y divided by that of x, which is not negative."""
-    size, nonzero = total(sample, x), (y != 0) | (x != 0)
+def ratio(sample: Sample, y: Array, x: Array, part: Mask | None = None) -> Interval:
+    """Return the weighted sum of y divided by that of x, which is not negative.
+
+    `part` are the tokens that the estimate is about; default: all where y or x is not 0.
+    """
+    size = total(sample, x)
     if not size:
         return UNKNOWN
     value = total(sample, y) / size
     skewed = value > 0 and bool((y >= 0).all())
-    return _with_t(sample, value, (y - value * x) / size, [nonzero], skewed)
+    part = (y != 0) | (x != 0) if part is None else part
+    return _with_t(sample, value, (y - value * x) / size, [part], skewed)
 
 
 def relative(sample: Sample, y: Array, part: Mask, against: Mask) -> Interval:
@@ -155,9 +165,7 @@ def _with_t(
     sample: Sample, value: float, contributions: Array, classes: Sequence[Mask], skewed: bool
 ) -> Interval:
     """Return an estimate with Student's interval from the contributions (n,), of its logarithm if skewed."""
-    units = sample.prompt if sample.trainings == 1 else sample.training
-    freedom = min(len(np.unique(units[mask])) for mask in classes) - 1
-    if freedom < 1:
+    if (freedom := _freedom(sample, classes)) < 1:
         return Interval(value, nan, nan)
     margin = float(stdtrit(freedom, 1 - TAIL)) * sqrt(variance(sample, contributions))
     if skewed:
@@ -165,3 +173,9 @@ def _with_t(
         factor = exp(min(margin / value, 700.0))
         return Interval(value, value / factor, value * factor)
     return Interval(value, value - margin, value + margin)
+
+
+def _freedom(sample: Sample, classes: Sequence[Mask]) -> int:
+    """Return one less than the prompts (or trainings, if several) with tokens of the rarest class."""
+    units = sample.prompt if sample.trainings == 1 else sample.training
+    return min(len(np.unique(units[mask])) for mask in classes) - 1

@@ -183,9 +183,8 @@ class Quadrant(Tokens):
     def gradient_share(self) -> Interval:
         """Share in the sum of squared norms; its interval ends at 1, and none is without a record."""
         squares = np.where(self.whole, self.recording.known_norm**2, 0.0)
-        fraction = estimates.ratio(self.sample, np.where(self.mask, squares, 0.0), squares)
-        if not self.mask.any():
-            return replace(UNKNOWN, value=fraction.value)
+        inside = np.where(self.mask, squares, 0.0)
+        fraction = estimates.ratio(self.sample, inside, squares, self.mask)
         return replace(fraction, high=min(fraction.high, 1.0))
 
     @cached_property

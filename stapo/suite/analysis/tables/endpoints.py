@@ -230,12 +230,12 @@ def make(artefacts: Artefacts) -> Table:
         rows=[*endpoint_rows(artefacts)],
         caption="Endpoints: one number for each training, with 95 % intervals over training seeds "
         "(Student's t). Differences are paired by base model and seed; p: exact test over the signs of all "
-        "pairs. Detectable: difference that is found with a probability of 80 %.",
+        "pairs. Detectable: difference that Student's interval tells from 0 with a probability of 80 %.",
         notes=[
             which,
             "If some trainings collapse, these intervals contain the truth less often than in 95 % of the "
-            "cases: docs/evaluation.md. The exact p is at least 0.25 with three pairs, 0.125 with four, and "
-            "0.031 with six.",
+            "cases: docs/evaluation.md. With n pairs the exact p is at least 2 / 2^n: 0.25 with three, "
+            "0.125 with four, 0.031 with six, 0.008 with eight.",
         ],
     )
 

@@ -33,7 +33,8 @@ class Source(Tokens):
         advantages = self.recording.numbers("advantage")
         ratios = np.nan_to_num(self.recording.numbers("ratio"))
         by_token = self.recording.predicted_change(ratios * advantages)
-        return ratio(self.sample, np.where(self.mask, by_token, 0.0), np.ones(len(by_token)))
+        per_token = np.ones(len(by_token))
+        return ratio(self.sample, np.where(self.mask, by_token, 0.0), per_token, self.mask)
 
 
 def sources(recording: Recorded, study: Study) -> list[Source]:

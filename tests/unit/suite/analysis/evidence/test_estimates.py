@@ -6,6 +6,7 @@ import pytest
 from synthetic_tokens import drawn, population
 
 from stapo.suite.analysis.evidence.estimates import UNSEEN, mean, ratio, relative, sample_of, share
+from stapo.suite.evaluation.statistics import clopper_pearson
 
 PROMPTS = 8
 BUDGET = {"silenced": 3, "retained": 3, "other": 60}
@@ -86,3 +87,20 @@ def test_a_class_without_a_recorded_token_may_have_a_few_tokens():
     assert everything.value == everything.high == 1
     assert everything.low == pytest.approx(1 - 10 * UNSEEN / 500)
     assert 0 < share(sample, silenced, whole).low < 1 / 501 < share(sample, silenced, whole).high
+
+
+def test_few_units_that_agree_are_at_most_as_many_as_their_tokens():
+    whole, part = np.ones(3, bool), np.array([True, True, False])
+    alone = share(sample_of([tokens([1.0] * 3, [0, 0, 0])], PROMPTS), part, whole)
+    assert alone.value == pytest.approx(2 / 3)
+    assert np.isnan([alone.low, alone.high]).all()
+    frames = [tokens([2.0] * 8, range(8))] * 2
+    equal = share(sample_of(frames, PROMPTS), np.arange(16) % 2 == 0, np.ones(16, bool))
+    assert (equal.low, equal.high) == pytest.approx(clopper_pearson(8, 8))
+
+
+def test_a_part_in_a_single_prompt_has_no_interval_of_its_ratio():
+    sample, part = sample_of([tokens([1.0] * 4, range(4))], PROMPTS), np.arange(4) == 0
+    found = ratio(sample, part.astype(float), np.ones(4), part)
+    assert found.value == 0.25
+    assert np.isnan([found.low, found.high]).all()
