@@ -12,6 +12,7 @@ from inspect import signature
 from typing import Any
 
 import torch
+from accelerate.utils import extract_model_from_parallel
 from torch import Tensor
 from torch.nn.attention.varlen import varlen_attn
 from transformers import AttentionInterface, AttentionMaskInterface
@@ -65,11 +66,19 @@ def padded_forward(
     width = sequences.width
     labels = sequences.ids.masked_fill(sequences.mask == 0, IGNORED)
     labels[:, :-width] = IGNORED
-    output = log_probs_of(
-        model, min_p, input_ids=sequences.ids, attention_mask=sequences.mask, labels=labels
-    )
+    given = {"input_ids": sequences.ids, "attention_mask": sequences.mask, "labels": labels}
+    if _takes_positions(model):
+        # Otherwise those of models with learned positions would depend on the longest prompt of the pass.
+        given["position_ids"] = (sequences.mask.cumsum(dim=1) - 1).clamp(min=0)
+    output = log_probs_of(model, min_p, **given)
     logps, entropy = output.log_probs[:, -width:].float(), output.entropy
     return logps, None if entropy is None else entropy[:, -width:].float()
+
+
+def _takes_positions(model: Any) -> bool:
+    """Return whether the model that a wrapper may hold takes the position of each token."""
+    inside = extract_model_from_parallel(model)
+    return "position_ids" in signature(getattr(inside, "base_model", inside).forward).parameters
 
 
 def packed_forward(

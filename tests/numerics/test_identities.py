@@ -13,6 +13,7 @@ from stapo.core.objective import (
     spurious_candidates,
     token_mean,
 )
+from stapo.core.objective.selection import quantiles
 
 EVERY_SELECTION = pytest.mark.parametrize("name", sorted(SELECTIONS))
 
@@ -95,3 +96,8 @@ def test_selections_have_no_gradient_and_no_side_effect(tables, name) -> None:
     assert not keep.requires_grad
     keep &= False  # It is not the mask itself.
     assert all(torch.equal(one, other) for one, other in zip(tables, before, strict=True))
+
+
+def test_a_level_that_is_not_exact_does_not_move_a_quantile_below_its_value():
+    assert quantiles(torch.arange(11.0), [1 - 0.8, 0.55]).tolist() == [2.0, 5.5]
+    assert quantiles(torch.arange(101.0), [0.55]).tolist() == [55.0]

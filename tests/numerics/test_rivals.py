@@ -90,6 +90,13 @@ def test_a_limit_of_zero_cuts_no_gradient_of_a_policy_that_has_not_moved(name: s
     assert torch.equal(leaf.grad[:, 0], advantages)
 
 
+def test_a_ratio_that_underflows_keeps_the_gradient_of_clipped_tokens() -> None:
+    leaf, advantages = torch.full((2, 1), -111.0, requires_grad=True), torch.tensor([-1.0, 1.0])
+    given = leaf, leaf.detach() + 110, advantages, torch.ones(2, 1, dtype=torch.bool)
+    SURROGATES["ce_gppo"](*given, clip_low=0.2, clip_high=0.28).sum().backward()
+    assert leaf.grad[:, 0].tolist() == pytest.approx([-0.75 * 0.8, 0.0])
+
+
 def test_a_ratio_of_a_sequence_is_the_geometric_mean_of_its_tokens(rows) -> None:
     logps, old, advantages, mask = rows
     leaf = logps.clone().requires_grad_()

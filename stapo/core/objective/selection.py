@@ -26,6 +26,8 @@ def quantiles(values: Tensor, levels: Sequence[float]) -> Tensor:
     """Return quantiles of (n,) values in double precision; torch's has a limit of 2^24 values."""
     ordered = values.double().sort().values
     position = torch.tensor(levels, dtype=torch.double, device=values.device) * (len(ordered) - 1)
+    # A level such as 1 - 0.8 is not exact: a position that is whole would be just below it.
+    position = position.round(decimals=9)
     low = position.long()
     high = (low + 1).clamp(max=len(ordered) - 1)
     return torch.lerp(ordered[low], ordered[high], position - low)
@@ -204,7 +206,7 @@ def mean_entropy(entropies: Tensor, mask: Tensor) -> float:
     """Return the mean entropy of the tokens of a mini-batch, rounded as thresholds are; 0 without any."""
     if not mask.any():
         return 0.0
-    return float(at_resolution(entropies[mask].double().mean()))
+    return float(at_resolution(entropies[mask].detach().double().mean()))
 
 
 def share_of(distance: float, width: float, largest: float) -> float:

@@ -145,7 +145,8 @@ def ce_gppo(
     """
     check_shapes(mask=mask, logps=logps, advantages=advantages)
     ratio, weights = ratios(logps, old_logps), advantages.unsqueeze(1)
-    unit_ratio = ratio / ratio.detach()
+    # Not ratio / ratio, which may underflow to 0.
+    unit_ratio = ratios(logps, logps.detach())
     low = (weights < 0) & (ratio < 1 - clip_low)
     high = (weights > 0) & (ratio > 1 + clip_high)
     factor = torch.where(low, kept_low * (1 - clip_low) * unit_ratio, ratio)
