@@ -5,6 +5,7 @@ with gradient. B sequences of the mini-batch, R of a micro-batch, T and W respon
 """
 
 from dataclasses import dataclass
+from math import inf
 from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 import torch
@@ -114,7 +115,11 @@ def micro_batch_loss(
         values = values - method.kl_coefficient * kl
     # Positions after a response may be NaN or infinite: set them to 0, since 0 x NaN is NaN.
     loss = -(values.masked_fill(~mask, 0.0) * tables.loss_weights[:, :width]).sum()
-    ratio = torch.exp(logps.detach() - batch.old_logps[:, :width])
+    log_ratio = (logps.detach() - batch.old_logps[:, :width]).masked_fill(~mask, 0.0)
+    if method.part("surrogate").of_responses:
+        # Ratio and clip are those of a response.
+        log_ratio = log_ratio.sum(dim=1, keepdim=True) / mask.sum(dim=1, keepdim=True).clamp(min=1)
+    ratio = torch.exp(log_ratio)
     return loss, LossSums(
         loss.detach(),
         kl.detach().masked_fill(~mask, 0.0).sum(),
@@ -152,25 +157,51 @@ def _slopes(
     """Return how many tokens a method touches, the sum of the changes of their slopes, and that of slopes.
 
     The slope of a token is the derivative of its value by its log-prob; it is compared with that of the
-    clipped surrogate with the method's clip and the usual advantages, in which nothing is silenced. The
-    divisor is not compared.
+    clipped surrogate with the method's clip (none if that is for ratios of responses) and the usual
+    advantages, in which nothing is silenced. The divisor is not compared.
     """
     width = logps.shape[1]
-    mask, old = batch.mask[:, :width], batch.old_logps[:, :width]
-    usual = batch.advantages if batch.group_advantages is None else batch.group_advantages
+    mask, plain_slopes = batch.mask[:, :width], _plain_slopes(logps, batch, method)
     with torch.enable_grad():
         leaf = logps.detach().masked_fill(~mask, 0.0).requires_grad_()
         given = None if entropies is None else entropies.detach().masked_fill(~mask, 0.0)
         values = _values(leaf, given, batch, tables, method).masked_fill(
             ~tables.keep[:, :width], 0.0
         )
-        clips = method.clip_low, method.clip_high, method.dual_clip
-        plain = clipped_surrogate(leaf, old, usual, *clips).masked_fill(~mask, 0.0)
-        slopes, plain_slopes = (
-            torch.autograd.grad(part.sum(), leaf)[0] for part in (values, plain)
-        )
+        slopes = torch.autograd.grad(values.sum(), leaf)[0]
     change = (slopes - plain_slopes).abs()
     touched = change > SAME * plain_slopes.abs().clamp(min=SAME)
     if PENALTIES[method.penalty].acts_on_entropy:
         touched |= tables.coefficients[:, :width] != 0
     return (touched & mask).sum(), change.sum(), plain_slopes.abs().sum()
+
+
+def _plain_slopes(logps: Tensor, batch: MiniBatch, method: Method) -> Tensor:
+    """Return the (R, W) slopes of the clipped surrogate with the usual advantages, 0 outside the mask."""
+    width = logps.shape[1]
+    mask, old = batch.mask[:, :width], batch.old_logps[:, :width]
+    usual = batch.advantages if batch.group_advantages is None else batch.group_advantages
+    clips: tuple[float, float, float | None] = method.clip_low, method.clip_high, method.dual_clip
+    if method.part("surrogate").of_responses:
+        clips = 1.0, inf, None  # A clip for ratios of responses says nothing of those of tokens.
+    with torch.enable_grad():
+        leaf = logps.detach().masked_fill(~mask, 0.0).requires_grad_()
+        plain = clipped_surrogate(leaf, old, usual, *clips).masked_fill(~mask, 0.0)
+        return torch.autograd.grad(plain.sum(), leaf)[0]
+
+
+def with_zeroed_rows(
+    sums: LossSums[float], logps: Tensor, batch: MiniBatch, rows: Tensor, method: Method
+) -> LossSums[float]:
+    """Return the sums with those of `rows` (B,), which had no pass since the method's advantages there are 0.
+
+    All their tokens are touched that have a slope with the usual advantages, at the log-probs (B, T) that
+    selected tokens: those of the current policy, or of the rollout's.
+    """
+    slopes = _plain_slopes(logps, batch, method)[rows].abs()
+    missing = float(slopes.double().sum())
+    return sums._replace(
+        touched=sums.touched + int((slopes > SAME**2).sum()),
+        slope_changes=sums.slope_changes + missing,
+        plain_slopes=sums.plain_slopes + missing,
+    )

@@ -14,7 +14,7 @@ from typing import Any, Literal, Protocol
 import torch
 from torch import Tensor
 
-from stapo.core.loss import LossSums, TokenTables, micro_batch_loss
+from stapo.core.loss import LossSums, TokenTables, micro_batch_loss, with_zeroed_rows
 from stapo.core.methods.parts import SEED, STEP, Method
 from stapo.core.metrics import measured
 from stapo.core.minibatch import Layout, MiniBatch, micro_batches_by_rank
@@ -114,10 +114,13 @@ def accumulate_gradient(
     # Without a KL term or penalty, a sequence with zero advantage has no gradient: both passes are skipped.
     has_gradient = (batch.advantages != 0) | (method.kl_coefficient > 0)
     has_gradient |= (tables.coefficients != 0).any(dim=1)
-    needed = (tables.loss_weights > 0).any(dim=1) & has_gradient
-    parts = local_parts(needed)
+    is_kept = (tables.loss_weights > 0).any(dim=1)
+    parts = local_parts(is_kept & has_gradient)
     sums = ranks.sum(_run_micro_batches(forward, batch, tables, method, ranks, parts))
-    record = measured(batch, logps, keep, method, LossSums(*sums.tolist()), tau_p)
+    all_sums = with_zeroed_rows(
+        LossSums(*sums.tolist()), logps, batch, is_kept & ~has_gradient, method
+    )
+    record = measured(batch, logps, keep, method, all_sums, tau_p)
     return torch.tensor(record.loss, device=batch.mask.device), record
 
 

@@ -163,6 +163,22 @@ def equal_weights(batch: MiniBatch) -> TokenTables:
     return TokenTables(batch.mask, ones, ones, 0 * ones)
 
 
+def test_responses_whose_advantages_a_method_sets_to_0_are_touched() -> None:
+    logps, batch = tables()
+    batch = replace(batch, group_advantages=batch.advantages, advantages=torch.eye(3)[0].double())
+    _, record = accumulate_gradient(Model(logps), batch, METHODS["wapo"], ALONE, **SETTINGS)
+    # Two of six tokens; those with A = 0 have no slope.
+    assert (record.touched_fraction, record.touched_weight) == pytest.approx((2 / 6, 2 / 4))
+
+
+def test_the_clip_of_responses_is_compared_with_ratios_of_responses() -> None:
+    logps, batch = tables(advantages=torch.tensor([1.0, -1.0, 1.0], dtype=torch.double))
+    batch = replace(batch, old_logps=logps + torch.tensor([[0.1, -0.1], [0.1, -0.1], [-0.1, -0.1]]))
+    method = replace(METHODS["gspo"], clip_low=0.01, clip_high=0.01)
+    _, record = accumulate_gradient(Model(logps), batch, method, ALONE, **SETTINGS)
+    assert (record.clip_low_fraction, record.clip_high_fraction) == pytest.approx((0, 2 / 6))
+
+
 def test_what_a_method_touches_and_the_loss_of_its_penalty_by_hand() -> None:
     method = replace(METHODS["entropy-bonus"], weighting="advantage_reweighting")
     logps, batch = tables(advantages=torch.tensor([0.01, -1.0, 0.0], dtype=torch.double))
