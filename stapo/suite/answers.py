@@ -17,6 +17,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from textwrap import dedent
 from typing import Any, Literal
 
 Setting = str | Mapping[str, str]
@@ -49,8 +50,13 @@ NUMBER = re.compile(
 )
 """A decimal number; the minus of 16-3 is no sign."""
 EDGES = " \t\r$"
-CODE = re.compile(r"^```py[^\n]*\n(.*?)\n```", re.DOTALL | re.MULTILINE | re.IGNORECASE)
-"""Also blocks of `py`, `python3` and, as some models copy an instruction, `python block`."""
+MARKDOWN = re.compile(r"^[\s*_`]+|[\s*_`]+$")
+"""Of a line, what emphasis leaves of a marker in it: **Answer:** 5."""
+CODE = re.compile(
+    r"^(?P<indent>[ \t]*)```py[^\n]*\n(?P<code>.*?)^[ \t]*```",
+    re.DOTALL | re.MULTILINE | re.IGNORECASE,
+)
+"""Also blocks of `py`, `python3` and, as some models copy an instruction, `python block`; also in a list."""
 
 
 @dataclass(frozen=True)
@@ -186,9 +192,13 @@ def last_number(text: str) -> str | None:
 
 
 def text_after(marker: str, text: str) -> str | None:
-    """Return what follows a marker's last occurrence in its line, without `EDGES` and full stop; or None."""
+    """Return what follows a marker's last occurrence in its line, or None.
+
+    It is without `EDGES`, full stop and, unless nothing else is there, `MARKDOWN`.
+    """
     _, there, rest = text.rpartition(marker)
-    return _bare(rest.partition("\n")[0]) or None if there else None
+    bare = _bare(rest.partition("\n")[0])
+    return _bare(MARKDOWN.sub("", bare)) or bare or None if there else None
 
 
 def last_tagged(text: str) -> str | None:
@@ -206,10 +216,13 @@ def last_code(gold: str, text: str) -> str | None:
 
     After it there may be an example of its use.
     """
-    blocks: list[str] = CODE.findall(text)
+    blocks = [
+        dedent(match["code"]) if match["indent"] else match["code"] for match in CODE.finditer(text)
+    ]
     name = re.search(r'"function":\s*"(\w+)"', gold)
-    defining = [block for block in blocks if name and f"def {name[1]}(" in block]
-    return next(reversed(defining or blocks), None)
+    definition = re.compile(rf"\bdef\s+{name[1]}\s*\(") if name else None
+    defining = [block for block in blocks if definition and definition.search(block)]
+    return next((block.removesuffix("\n") for block in reversed(defining or blocks)), None)
 
 
 def same(gold: str, answer: str | None) -> bool:

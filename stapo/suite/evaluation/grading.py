@@ -78,8 +78,9 @@ def grade_answers(
 ) -> list[Grade]:
     """Return the grade of each (trusted gold, untrusted answer), in order; equal ones are graded once."""
     asked = {(gold, answer) for gold, answer in pairs if answer is not None}
-    is_code = verifier == "python_function"
-    grades = {} if is_code else {pair: told for pair in asked if (told := _obvious(*pair))}
+    is_code, is_text = verifier == "python_function", verifier == "math_verify"
+    # Tasks judge themselves, also long answers such as the moves of a puzzle.
+    grades = {pair: told for pair in asked if (told := _obvious(*pair))} if is_text else {}
     left = sorted(asked - grades.keys())
     judged = _run_all(left) if is_code else (_judged(pair, verifier) for pair in left)
     shown = bar("grading", len(left), "answer", over=judged) if progress and left else judged

@@ -18,7 +18,7 @@ from latex2sympy2_extended import NormalizationConfig
 from math_verify import LatexExtractionConfig, parse, verify
 from sympy.core.relational import _Greater as GreaterThan, _Less as LessThan
 
-from stapo.suite.evaluation.notation import in_radians, rewritten, without_unit
+from stapo.suite.evaluation.notation import CHANGED, in_radians, rewritten, without_unit
 from stapo.suite.limited import limited, serve
 
 if TYPE_CHECKING:  # A worker has no need of Parquet.
@@ -47,6 +47,7 @@ VARIABLE = re.compile(r"[0-9][a-zA-Z](?![a-zA-Z])")
 r"""OlympiadBench 6m: math-verify takes the m for a unit, as in \frac{37}{4} m of MATH."""
 AS_TEXT = re.compile(r"[0-9]:[0-9]|" + DOTS)
 """Times and unfinished lists (#14), of which math-verify drops the words and the dots."""
+ORDER = re.compile("[A-Z]{3,}")
 RELATIVE_TOLERANCE = 1e-4
 """Numbers further apart are unequal: math-verify drops differences below 1e-6 (Minerva 4.6e-24, #14), and
 tries for minutes to simplify those of large numbers (Minerva 7e37)."""
@@ -69,7 +70,8 @@ def is_accepted(gold: str, answer: str) -> bool:
 def _text_verdict(gold: str, answer: str) -> bool | None:
     """Return whether texts that math-verify misreads are equal, None for all others."""
     bare, other = _bare(gold), _bare(answer)
-    if AS_TEXT.search(gold):
+    # Orders of letters, such as ACB, which math-verify reads as products.
+    if AS_TEXT.search(gold) or (ORDER.fullmatch(gold) and ORDER.fullmatch(answer)):
         return bare == other
     # An answer without a base has that of the question.
     if (ours := BASED.fullmatch(gold)) and (theirs := BASED.fullmatch(answer)):
@@ -86,6 +88,8 @@ def _verdict(gold: str, answer: str) -> "Verdict":
     plain = COMMAND.sub("", gold)
     units = VARIABLE.search(gold) is None and LETTER.search(LAST_WORD.sub("", plain)) is None
     if units and LETTER.search(plain) is None:
+        if TEXT.search(gold) is None and CHANGED.fullmatch(answer):
+            return "wrong"
         answer = without_unit(answer)
     texts = in_radians(gold, answer), in_radians(answer, gold)
     expected, actual = (_read(text, units) for text in _with_cases(texts))

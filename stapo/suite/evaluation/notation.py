@@ -169,6 +169,16 @@ MISREAD: tuple[tuple[re.Pattern[str], Replacement], ...] = (
 )
 """What math-verify would misread, in golds of the benchmarks, by pattern; after `RULES`."""
 
+MORE = (
+    r"or|and|half|halves|thirds?|quarters?|fourths?|fifths?|sixths?|sevenths?|eighths?|ninths?|tenths?|"
+    r"hundredths?|thousandths?|millionths?|dozen|squared|cubed|factorial|choose"
+)
+CHANGED = re.compile(
+    rf"(?:{NUMBER}|\\[dt]?frac\s*\{{[0-9]+\}}\s*\{{[0-9]+\}})\s*"
+    rf"(?:\\text\w*\s*\{{(?:\s*,\s*[0-9]|[^{{}}]*\b(?:{MORE})\b)[^{{}}]*\}}"
+    rf"|[a-zA-Z ]*\b(?:{MORE})\b[a-zA-Z ]*)"
+)
+r"""A number and words that make it another or name a second one, of which math-verify drops \text{ or 6}."""
 UNIT = re.compile(
     rf"(?P<number>{NUMBER}|\\[dt]?frac\s*\{{[0-9]+\}}\s*\{{[0-9]+\}}|{NUMBER}\s*/\s*[0-9]+)"
     rf"\s*(?:\\text\w*\s*\{{[^{{}}]*\}}|(?!(?:{SCALES})\b)[a-zA-Z]{{3,}}(?:\s+[a-zA-Z]+)*)(?:\s*\^\s*\{{?[23]\}}?)?\.?"

@@ -34,6 +34,11 @@ WORDS = {"after": "The answer is"}
         (AFTER, "18", None),
         (WORDS, "The answer is 1. The answer is 2", "2"),
         (WORDS, "the answer is 2", None),
+        *(
+            (WORDS, text, "2")
+            for text in ("**The answer is** 2", "**The answer is 2.**", "The answer is `2`")
+        ),
+        (WORDS, "The answer is *", "*"),
         (
             "python_function",
             "```python\n1\n```\nor\n```python\n2\n3\n```\n```\nits output\n```",
@@ -42,6 +47,8 @@ WORDS = {"after": "The answer is"}
         ("python_function", "```python\n1\n```\nor\n```python\n2", "1"),
         ("python_function", "```\n1\n```", None),
         ("python_function", "```Python3 block\r\n1\n```", "1"),
+        ("python_function", "1. So:\n   ```python\n   if x:\n       y\n   ```", "if x:\n    y"),
+        ("python_function", "```python\n```\nor\n```python\n1\n```", "1"),
     ],
 )
 def test_what_a_reader_finds(setting, response, answer):

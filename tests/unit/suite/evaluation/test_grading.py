@@ -21,6 +21,12 @@ def grade(gold: str, response: str) -> Grade:
     return grade_all([(gold, response)])[0]
 
 
+def test_a_task_judges_also_long_answers(monkeypatch):
+    told = Grade("correct", "moves")
+    monkeypatch.setattr(grading, "_judged", lambda pair, verifier: told)
+    assert grade_answers([("{}", "A to B, " * 1000)], "reasoning_gym") == [told]
+
+
 @pytest.fixture(autouse=True)
 def _new_workers():
     grading._idle.clear()

@@ -45,6 +45,10 @@ DIFFERENT = [
     ("(a,b)", r"\left\{a,b\right\}", False, "types"),
     ("y''=x", "y'=x", False, "apostrophes"),
     ("m R^2", "M r^2", False, "capitals"),
+    ("ACB", "ABC", False, "orders of letters"),
+    *(("5", text, False, "words that change a number") for text in (
+        r"5 \text{ or 6}", r"5 \text{ and a half}", r"5\text{, 6}", r"5 \text{ dozen}",
+    )),
     # Notations that are read as LaTeX.
     *(("5", text, True, "decoration") for text in (
         r"\underline{5}", r"\color{red}5", r"{\color{red}5}", r"\textcolor{red}{5}",
@@ -83,6 +87,10 @@ AGREED = [
     (r"\text{Evelyn}", "Evelyn", True),
     ("y=2x+1", "2x-y+1=0", True),
     ("9", r"9 \textbf{ meters}", True),
+    ("9", r"9 \text{ lengths}", True),
+    ("9", "9 months", True),
+    ("9", "9 squared", False),
+    ("9", "9 fourths", False),
     (r"\frac{37}{4} m", "9.25", True),
     ("2516_8", "x = 2516_{8}", True),
     ("52_8", r"2\cdot(52_8)", False),
