@@ -134,7 +134,7 @@ def header(path: Path) -> tuple[dict[str, Any], tuple[str, ...]]:
 def gguf_config(path: Path) -> dict[str, Any]:
     """Return the sizes of a model, with the names of config.json."""
     metadata, tensors = header(path)
-    kind = metadata["general.architecture"]
+    kind = metadata.get("general.architecture")
     names = {
         "num_hidden_layers": "block_count",
         "hidden_size": "embedding_length",

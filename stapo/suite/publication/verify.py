@@ -18,8 +18,8 @@ from safetensors import SafetensorError
 
 from stapo.core.checksums import SUMS, file_sha256
 from stapo.core.files import read_json
-from stapo.suite import paths
-from stapo.suite.answers import is_built_in
+from stapo.suite import domains, paths, sandbox
+from stapo.suite.answers import is_built_in, judged_by_task
 from stapo.suite.jobs import jobs_of
 from stapo.suite.publication.checks import (
     Errors,
@@ -41,7 +41,9 @@ from stapo.suite.publication.folder import (
     read_published_study,
 )
 from stapo.suite.records.scores import read_identity
+from stapo.suite.study import Study, StudyError
 from stapo.suite.study.functions import named
+from stapo.suite.study.sources import DomainData
 from stapo.suite.text import shorten, visible
 
 UNREADABLE = (
@@ -75,9 +77,16 @@ def verify(folder: Path, say: Callable[[str], None] = lambda _: None) -> dict[st
 
     Returns:
         The document of `stapo verify --json`; `failed` says whether a check found anything.
+
+    Raises:
+        StudyError: something is not installed that judges the study's answers.
     """
     checks: list[dict[str, Any]] = []
     with opened(folder) as (results, refused):
+        if not results.is_summary and (absent := [*_absent(results.study)]):
+            raise StudyError(
+                [f"{folder}: cannot be checked on this machine: {why}" for why in absent]
+            )
         for what, check in {**CHECKS, **({} if results.is_summary else RAW_CHECKS)}.items():
             say(f"checking {what}")
             errors = [*map(_shown, refused or guarded(check, results))]
@@ -101,6 +110,16 @@ def verify(folder: Path, say: Callable[[str], None] = lambda _: None) -> dict[st
     return {
         "folder": str(folder), "failed": failed, "checks": checks, "notes": notes, "sha256": sums,
     }  # fmt: skip
+
+
+def _absent(study: Study) -> Iterator[str]:
+    """Yield what this machine lacks to make prompts and scores of a study again."""
+    readers = [study.answer(name) for name in study.run.benchmarks]
+    if "python_function" in readers and (reason := sandbox.missing()):
+        yield reason
+    is_made = bool(study.run.methods) and isinstance(study.data, DomainData)
+    if (is_made or any(map(judged_by_task, readers))) and (reason := domains.missing()):
+        yield reason
 
 
 def _shown(line: str) -> str:

@@ -5,12 +5,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pydantic import TypeAdapter, ValidationError
 
 from stapo.core.files import AGAIN, DamagedFileError, open_file
 
 T = TypeVar("T")
+MOST_TABLE_BYTES = 2**33
+NUMBER_BYTES = 8
 _adapter: Any = cache(TypeAdapter)
 
 
@@ -33,17 +36,38 @@ def read_table(path: Path, schema: pa.Schema, or_else: pa.Schema | None = None) 
     """Return a table of exactly these columns, or those.
 
     Raises:
-        DamagedFileError: the file is truncated or corrupt, or has other columns.
+        DamagedFileError: the file is truncated or corrupt, has other columns, or would fill the memory.
         FileNotFoundError: there is no such file.
     """
     try:
         # Not a data set: a directory such as q=0.75 in the path is no column.
         with open_file(path) as stream:
-            table = pq.ParquetFile(stream, page_checksum_verification=True).read()
+            known = pq.ParquetFile(stream).schema_arrow
+            if not any(known.equals(expected) for expected in (schema, or_else or schema)):
+                raise DamagedFileError(f"{path}: not the columns of this version; {AGAIN}")
+            return _bounded(stream, known, path)
     except FileNotFoundError:
         raise
     except (pa.ArrowException, OSError) as error:
         raise DamagedFileError(f"{path}: truncated or corrupt; {AGAIN}") from error
-    if not any(table.schema.equals(expected) for expected in (schema, or_else or schema)):
-        raise DamagedFileError(f"{path}: not the columns of this version; {AGAIN}")
-    return table
+
+
+def _bounded(stream: Any, schema: pa.Schema, path: Path) -> pa.Table:
+    """Return a table; a few bytes of repeated numbers and texts may stand for terabytes."""
+    texts = [field.name for field in schema if pa.types.is_string(field.type)]
+    file = pq.ParquetFile(stream, page_checksum_verification=True, read_dictionary=texts)
+    size = file.metadata.num_rows * NUMBER_BYTES * len(schema)
+    if size <= MOST_TABLE_BYTES:
+        table = file.read()
+        size += sum(_expanded(chunk) for name in texts for chunk in table[name].chunks)
+    if size > MOST_TABLE_BYTES:
+        raise DamagedFileError(
+            f"{path}: {size:,} bytes in memory, more than {MOST_TABLE_BYTES:,}; {AGAIN}"
+        )
+    return table.cast(schema)
+
+
+def _expanded(texts: pa.DictionaryArray) -> int:
+    """Return the bytes of an array of texts that repeat those of a dictionary."""
+    lengths = pc.binary_length(texts.dictionary).cast(pa.int64())
+    return pc.sum(lengths.take(texts.indices)).as_py() or 0

@@ -30,6 +30,7 @@ KINDS = dict.fromkeys(
 
 READER = YAML(typ="safe", pure=True)
 TEXT_TAG = "tag:yaml.org,2002:str"
+PLAIN_TAGS = ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
 NULL_TAG = "tag:yaml.org,2002:null"
 
 Place = tuple[str | int, ...]
@@ -122,6 +123,9 @@ def load_yaml(path: Path) -> Document:
 def _lines(node: Node, name: str, place: str, seen: set[Node]) -> Iterator[tuple[str, str]]:
     """Yield place and `file:line` of all keys and items below a node."""
     pairs = []
+    if not isinstance(node, ScalarNode) and node.tag not in PLAIN_TAGS:
+        line = f"{name}:{node.start_mark.line + 1}"
+        raise StudyError([f"{line}: {node.tag}: a tag; write a plain mapping or list"])
     if isinstance(node, MappingNode):
         pairs = [(key.value, key, inner) for key, inner in node.value]
     elif isinstance(node, SequenceNode):

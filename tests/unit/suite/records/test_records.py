@@ -27,7 +27,7 @@ from stapo.core.files import (
     write_json,
     write_jsonl,
 )
-from stapo.suite.records import interventions, responses, scores, tokens
+from stapo.suite.records import interventions, reading, responses, scores, tokens
 from stapo.suite.records.responses import AnsweredProblem
 from stapo.suite.records.scores import METADATA_KEY, SCHEMA
 from stapo.suite.training.prompts import read_prompts
@@ -115,6 +115,15 @@ def test_scores_are_read_as_written_with_all_columns(tmp_path):
     assert refused > 100
     pq.write_table(table.drop_columns(["gold"]), tmp_path / "s")
     with pytest.raises(DamagedFileError, match="not the columns of this version; remove it"):
+        scores.read_score_file(tmp_path / "s")
+
+
+def test_a_small_file_that_would_fill_the_memory_is_refused(tmp_path, monkeypatch):
+    rows = [replace(WRONG, gold="x" * 10_000, sample=sample) for sample in range(500)]
+    scores.write_score_file(tmp_path / "s", rows, {"fingerprint": "f"})
+    assert (tmp_path / "s").stat().st_size < 50_000
+    monkeypatch.setattr(reading, "MOST_TABLE_BYTES", 5_000_000)
+    with pytest.raises(DamagedFileError, match="bytes in memory, more than 5,000,000"):
         scores.read_score_file(tmp_path / "s")
 
 

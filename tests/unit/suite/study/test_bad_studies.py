@@ -113,6 +113,7 @@ TABLE = [
         'interventions.method: justrl is unknown, silences no candidates, or has a KL']),
     ('training:\n  steps: 8\n  steps: 9\n  epochs: 1', [
         's.yaml:5: not YAML: while constructing a mapping, found duplicate key "steps"']),
+    ('training: !!set {a: null}', ['s.yaml:3: tag:yaml.org,2002:set: a tag; write a plain mapping or list']),
     ('training: &a {b: *a}', ['s.yaml:3: training.b: an alias; write the value itself']),
     ('training: !!python/name:os.system', [
         's.yaml:3: not YAML: could not determine a constructor for the tag']),
