@@ -407,6 +407,7 @@ class StapoTrainer(ResumableTrainer):
 def _rounded(model: Any) -> Any:
     """Return a copy of a model with bfloat16 parameters; the frequencies of its positions stay exact."""
     rounded = deepcopy(model)
+    vars(rounded).pop("forward", None)  # That of TRL's fused head is bound to the model itself.
     for parameter in rounded.parameters():
         parameter.data = parameter.data.bfloat16()
     return rounded

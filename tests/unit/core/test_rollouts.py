@@ -179,7 +179,8 @@ def test_rollouts_in_bfloat16_are_those_of_the_current_weights_and_their_mismatc
         world / "base", tmp_path / "rounded", questions, **changes, rollouts="transformers-bfloat16"
     )
     assert "rollout_mismatch" not in exact[0] or exact[0]["rollout_mismatch"] is None
-    assert all(0 < record["rollout_mismatch"] < 0.03 for record in rounded)
+    # In single precision it would be 1e-6.
+    assert all(1e-4 < record["rollout_mismatch"] < 0.03 for record in rounded)
 
 
 def test_vllm_ends_responses_by_the_same_tokens_and_no_others(tmp_path):
