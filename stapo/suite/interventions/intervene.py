@@ -15,7 +15,7 @@ from accelerate import PartialState
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from stapo.core.checksums import require_whole
+from stapo.core.checksums import file_sha256, require_whole, sums_of
 from stapo.core.files import content_of, fingerprint, replace_file, write_json
 from stapo.suite.bars import bar, only_ours
 from stapo.suite.interventions.job import InterventionJob, Rows, make_trainer
@@ -44,6 +44,10 @@ def intervene(job: InterventionJob) -> list[Path]:
     count = job.settings.repetitions
     with work_directory(job.work, job.config):
         require_whole(job.model)
+        # The same settings may give weights or prompts with other bits.
+        inputs = fingerprint([sums_of(job.model), file_sha256(job.prompts)])
+        job = replace(job, work=job.work / inputs)
+        job.work.mkdir(exist_ok=True)
         left = [number for number in range(count) if _done(job, number) is None]
         if left:
             _repeat(job, left)

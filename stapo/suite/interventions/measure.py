@@ -7,6 +7,7 @@ without an update, in parts that a kill does not lose.
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from math import sqrt
 from pathlib import Path
 from random import Random
@@ -17,7 +18,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch.nn.functional import pad
 
-from stapo.core.files import replace_file, write
+from stapo.core.checksums import file_sha256, sums_of
+from stapo.core.files import fingerprint, replace_file, write
 from stapo.core.methods import Args
 from stapo.core.minibatch import MiniBatch
 from stapo.core.trainer import StapoTrainer, mini_batch
@@ -170,9 +172,10 @@ def main() -> None:
     parser.add_argument("--strips", type=int, default=4, help="responses in the picture")
     given = parser.parse_args()
     study = read_study(given.study)
-    work = Path(f"work/tokens/{study.name}")
-    work.mkdir(parents=True, exist_ok=True)
-    job = job_of(study, given.model, work, given.prompts)
+    job = job_of(study, given.model, Path(f"work/tokens/{study.name}"), given.prompts)
+    inputs = [sums_of(job.model), file_sha256(job.prompts), job.training.model_dump(mode="json")]
+    job = replace(job, work=job.work / fingerprint([*inputs, given.prompts]))
+    job.work.mkdir(parents=True, exist_ok=True)
     threads, s2t = torch.get_num_threads(), job.measured
     trainer, rollout = respond(job, given.parts)
     batch, text = mini_batch(rollout), text_of(trainer.processing_class)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from stapo.core.files import read_json
-from stapo.core.methods import PARTS, Method
+from stapo.core.methods import PARTS, Method, s2t_arguments
 from stapo.suite import paths
 from stapo.suite.answers import is_built_in
 from stapo.suite.formulas import changed_formulas
@@ -146,6 +146,7 @@ def _interventions(jobs: Jobs) -> Iterator[Job]:
                 "interventions": settings.constants()
                 | settings.model_dump(exclude={"checkpoints", "method", "methods"}),
                 **_of_methods(study),
+                **_counted(study, settings.method),
                 **study.run.computing(),
             },
             {"checkpoint": of_checkpoint(jobs, checkpoint), "data": jobs.job("prompts")},
@@ -168,6 +169,16 @@ def _of_methods(study: Study) -> dict[str, Any]:
         "updates": training.prompts_per_batch // training.prompts_per_mini_batch,
         "statistics": training.statistics,
     }
+
+
+def _counted(study: Study, name: str) -> dict[str, Any]:
+    """Return S2T's arguments that determine candidates, empty where they are those of method and paper.
+
+    In trainings they change counts alone, and are no reason to train again.
+    """
+    method = study.method(name)
+    arguments = s2t_arguments(method, study.s2t())
+    return {"s2t": arguments} if arguments != s2t_arguments(method) else {}
 
 
 def recorded_intervention(job: Job, root: Path) -> str | None:

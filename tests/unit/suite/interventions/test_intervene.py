@@ -1,5 +1,6 @@
 """Interventions: all arms start equal, differ only by what they silence, and are repeatable to the bit."""
 
+import shutil
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -9,8 +10,10 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from training_jobs import TRAINING, parity_reward
 
+from stapo.core.checksums import write_sums
 from stapo.core.methods import JUSTRL, METHODS, STAPO
 from stapo.core.minibatch import MiniBatch
 from stapo.core.trainer import mini_batch
@@ -127,6 +130,22 @@ def test_a_stop_loses_the_repetition_in_progress_and_no_bit_changes(made, world,
         intervene(job)
     assert numbers == [0, 1, 1]
     assert bytes_of(job) == bytes_of(made)
+
+
+@pytest.mark.slow
+def test_repetitions_of_other_weights_are_made_again(made, world, tmp_path):
+    job, before = job_of(world, tmp_path), bytes_of(made)
+    intervene(job)
+    assert bytes_of(job) == before
+    other = tmp_path / "other"
+    shutil.copytree(job.model, other)
+    weights = load_file(other / "model.safetensors")
+    save_file(
+        {name: 1.01 * tensor for name, tensor in weights.items()}, other / "model.safetensors"
+    )
+    write_sums(other)
+    intervene(replace(job, model=other))
+    assert bytes_of(job) != before
 
 
 def test_too_few_prompts_are_an_error(world, tmp_path):
