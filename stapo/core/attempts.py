@@ -3,7 +3,7 @@
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -50,6 +50,16 @@ def attempts(work: Path) -> list[dict[str, Any]]:
     remedy = "remove this line; its attempt is then not counted, and may be reported as missing"
     lines = read_jsonl(work / ATTEMPTS, remedy)
     return [*{(record["started"], record["after_step"]): record for record in lines}.values()]
+
+
+def joules_of(tried: Sequence[Mapping[str, Any]]) -> float | None:
+    """Return the energy of all steps in the result; None if that of any is unknown or was used in vain."""
+    known: list[float] = [r["joules"] for r in tried if r.get("joules") is not None]
+    starts = [record["after_step"] for record in tried]
+    # The first steps are those of a shorter training, or an attempt made steps again.
+    if starts[0] or starts != sorted({*starts}) or len(known) < len(tried):
+        return None
+    return sum(known)
 
 
 def energy_joules() -> float | None:

@@ -1,5 +1,6 @@
 """The record of one optimiser step: a line of `metrics.jsonl`."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from math import nan
 from typing import Any
@@ -79,3 +80,16 @@ def as_line(record: StepRecord) -> dict[str, Any]:
     """Return a record as the JSON object of its line."""
     line = {entry.name: getattr(record, entry.name) for entry in fields(record)}
     return {name: value for name, value in line.items() if value is not None}
+
+
+def gpu_seconds(metrics: Sequence[Mapping[str, Any]], tried: Sequence[Mapping[str, Any]]) -> float:
+    """Return the seconds of all steps, each times the ranks of the last attempt that could have made it.
+
+    Steps of a shorter training, before the first attempt, count with the ranks of that one.
+    """
+    total = 0.0
+    for record in metrics:
+        makers = [attempt for attempt in tried if attempt["after_step"] < record["step"]]
+        seconds = sum(record["seconds"].get(phase, 0.0) for phase in PHASES)
+        total += seconds * (makers or tried[:1])[-1]["processes"]
+    return total

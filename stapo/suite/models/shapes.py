@@ -108,10 +108,10 @@ def _sizes(config: dict[str, Any], error_line: str) -> Shape:
         heads, hidden = config["num_attention_heads"], config["hidden_size"]
         kv_heads, head_dim = config.get("num_key_value_heads"), config.get("head_dim")
         sizes = (config["num_hidden_layers"], hidden, heads, kv_heads or heads)
-        sizes += (head_dim or hidden // heads, config["intermediate_size"])
+        rest = (head_dim or hidden // heads, config["intermediate_size"])
         words = config["vocab_size"]
-        if not all(type(size) is int and size > 0 for size in (*sizes, words)):
+        if not all(type(size) is int and size > 0 for size in (*sizes, *rest, words)):
             raise ValueError("sizes are positive whole numbers")
-        return Shape(*sizes, bool(config.get("tie_word_embeddings", False)), words)
+        return Shape(*sizes, *rest, bool(config.get("tie_word_embeddings", False)), words)
     except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError) as error:
         raise StudyError([error_line]) from error

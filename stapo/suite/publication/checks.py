@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from stapo.core.files import canonical, fingerprint, read_json, read_jsonl
-from stapo.core.step_record import PHASES
+from stapo.core.step_record import PHASES, gpu_seconds
 from stapo.suite import paths
 from stapo.suite.analysis.artefacts import StaleScoreError, read_tables
 from stapo.suite.analysis.drawing import DRAW
@@ -178,7 +178,7 @@ def _step_faults(record: dict[str, Any], steps: list[Any], expected: int) -> Err
         yield f"not the steps 1 to {expected} in order, each once"
         return
     taken = sum(step["seconds"].get(phase, 0.0) for step in steps for phase in PHASES)
-    on_gpus = taken * record["attempts"][-1]["processes"] if record["environment"]["gpus"] else 0.0
+    on_gpus = gpu_seconds(steps, record["attempts"]) if record["environment"]["gpus"] else 0.0
     for name, value in (("seconds", taken), ("gpu_seconds", on_gpus)):
         if abs(record[name] - value) > ROUNDING * max(value, 1.0):
             yield f"gives {name} {value}, its provenance says {record[name]}"

@@ -16,50 +16,68 @@ from stapo.core.files import DamagedFileError, link_tree, read_json, write
 from stapo.suite import paths
 from stapo.suite.job import Job, Jobs
 from stapo.suite.jobs.train import made_from, published, trained
-from stapo.suite.locks import take_gpus
+from stapo.suite.locks import take_gpus, work_directory
 from stapo.suite.runners import Resources, Runner
 from stapo.suite.runners.prepare import check_overlap
 from stapo.suite.study import Checkpoint, Study, StudyError
 from stapo.suite.study.reading import published_content
 from stapo.suite.training.launch import LAUNCHED, launch_training, require_fit
 
+UNFINISHED = "STAPO_UNFINISHED"
+"""Environment variable of the processes of a launch: the trainings that are left."""
+
 
 def _run(jobs: Jobs, selected: list[Job], resources: Resources) -> None:
     """Train, resuming from the newest step checkpoint, and publish metrics and token records.
 
-    With GPUs it starts itself again under `accelerate launch`, one process for each.
+    With GPUs it starts itself again under `accelerate launch`, one process for each, for what is left.
     """
-    started = False
-    for job in selected:
-        finished_in = _finished_at(jobs.study, job, resources)
-        if finished_in is None:
-            _train(jobs.study, job)
-            started = True
-        if finished_in != published(job):
-            _publish(job)
-    if started:
-        from stapo.suite.training.run import leave
+    names = os.environ.get(UNFINISHED)
+    if names is not None:
+        left = [job for job in selected if job.name in names.split()]
+    elif LAUNCHED in os.environ:
+        left = selected
+    else:
+        left = [job for job in selected if not _is_finished(jobs.study, job)]
+    if not left:
+        return
+    if LAUNCHED not in os.environ:
+        _launch(jobs.study, left, resources)
+    for job in left:
+        _train(jobs.study, job)
+        _publish(job)
+    from stapo.suite.training.run import leave
 
-        leave()
+    leave()
 
 
-def _finished_at(study: Study, job: Job, resources: Resources) -> Path | None:
-    """Return where the results of a training are that another run finished.
+def _is_finished(study: Study, job: Job) -> bool:
+    """Return whether a training is finished, by this or another run, and publish what another one made."""
+    with work_directory(trained(job).parent, job.config):  # Before GPUs are leased.
+        place = _finished_at(study, job)
+    if place == trained(job):
+        _publish(job)
+    return place is not None
 
-    Otherwise check its inputs and launch its processes.
-    """
-    if LAUNCHED in os.environ:
-        return None
+
+def _launch(study: Study, left: list[Job], resources: Resources) -> None:
+    """Check the inputs of trainings, and replace this process by those that train, if there are others."""
+    check_overlap(study)
+    if resources.gpus is not None:
+        require_fit(study, resources.gpus, resources.nodes)
+        os.environ[UNFINISHED] = " ".join(job.name for job in left)
+        launch_training(sys.argv[1:], resources.gpus, resources.nodes)
+        del os.environ[UNFINISHED]
+
+
+def _finished_at(study: Study, job: Job) -> Path | None:
+    """Return where the results of a training are that is finished, None if there are none."""
     weights = ["model", *(f"step{step}" for step in study.kept_steps())]
     # The published results are all that there is in a folder that was copied without `work`.
     for place in (trained(job), published(job)):
         if finished(place, job.fingerprint, weights, *made_from(study, job)):
             print(f"all {study.training.steps} steps were done before: nothing to train")
             return place
-    check_overlap(study)
-    if resources.gpus is not None:
-        require_fit(study, resources.gpus, resources.nodes)
-        launch_training(sys.argv[1:], resources.gpus, resources.nodes)
     return None
 
 

@@ -15,7 +15,7 @@ from datasets import Dataset
 from tqdm import tqdm
 from transformers import PrinterCallback, TrainerCallback
 
-from stapo.core.attempts import attempts
+from stapo.core.attempts import attempts, joules_of
 from stapo.core.checkpoints import step_checkpoints, train_from_newest
 from stapo.core.checksums import checksums, file_sha256, require_whole, sums_of, write_sums
 from stapo.core.files import (
@@ -29,7 +29,7 @@ from stapo.core.files import (
 )
 from stapo.core.methods import Args, Method, s2t_arguments
 from stapo.core.ranks import TIMEOUT, residual_dtype, say
-from stapo.core.step_record import PHASES, StepRecord, as_line
+from stapo.core.step_record import PHASES, StepRecord, as_line, gpu_seconds
 from stapo.core.trainer import StapoTrainer
 from stapo.suite.bars import bar, only_ours
 from stapo.suite.locks import work_directory
@@ -304,9 +304,6 @@ def _provenance(job: TrainingJob, outputs: list[Path]) -> dict[str, Any]:
     metrics = read_jsonl(job.work / METRICS_FILE)
     seconds = sum(record["seconds"].get(phase, 0) for record in metrics for phase in PHASES)
     environment_now, tried = environment(), attempts(job.work)
-    known = [record["joules"] for record in tried if record.get("joules") is not None]
-    if tried[0]["after_step"]:  # The first steps are those of a shorter training.
-        known = []
     return {
         "fingerprint": fingerprint(job.config),
         "config": job.config,
@@ -318,6 +315,6 @@ def _provenance(job: TrainingJob, outputs: list[Path]) -> dict[str, Any]:
         "steps": len(metrics),
         # Only of steps in the result; steps that were lost by a kill count only in the attempts.
         "seconds": seconds,
-        "gpu_seconds": seconds * PartialState().num_processes if environment_now["gpus"] else 0.0,
-        "joules": sum(known) if known and len(known) == len(tried) else None,
+        "gpu_seconds": gpu_seconds(metrics, tried) if environment_now["gpus"] else 0.0,
+        "joules": joules_of(tried),
     }

@@ -13,6 +13,7 @@ import pytest
 from training_jobs import TRAINING, assert_same, job_in, metrics, parity_reward, run
 
 from stapo.core import attempts as attempts_module, checkpoints as module, files
+from stapo.core.attempts import joules_of
 from stapo.core.checkpoints import (
     ROLLOUT_FILE,
     SEAL,
@@ -25,6 +26,7 @@ from stapo.core.checkpoints import (
 )
 from stapo.core.files import read_json
 from stapo.core.methods import METHODS
+from stapo.core.step_record import gpu_seconds
 from stapo.suite.jobs import jobs_of
 from stapo.suite.study import merge, parse_study
 from stapo.suite.training import rewards, run as run_module
@@ -230,6 +232,22 @@ def test_a_longer_training_goes_on_from_a_shorter_one_with_the_same_bits(
     # What the shorter one used is not known to the longer.
     used = [read_json(one / "published/provenance.json")["joules"] for one in (long, alone)]
     assert used == [None, 0.0]
+
+
+def test_steps_cost_the_ranks_that_made_them_and_energy_spent_in_vain_is_not_theirs():
+    tried = [
+        {"after_step": 0, "processes": 8, "joules": 5.0},
+        {"after_step": 2, "processes": 4, "joules": 1.0},
+    ]
+    metrics = [
+        {"step": step, "seconds": {"rollout": 3.0, "update": 1.0, "wait": 9.0}}
+        for step in (1, 2, 3)
+    ]
+    assert gpu_seconds(metrics, tried) == 2 * 4 * 8 + 4 * 4
+    assert joules_of(tried) == 6
+    again = {"after_step": 0, "processes": 8, "joules": 2.0}
+    assert gpu_seconds(metrics, [*tried, again]) == 3 * 4 * 8
+    assert joules_of([*tried, again]) is None
 
 
 def test_what_a_penalty_remembers_goes_on_where_the_checkpoint_was(world, tmp_path):

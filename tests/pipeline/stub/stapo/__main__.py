@@ -88,7 +88,7 @@ def weights_of(study: Any) -> list[str]:
     return ["model", *(f"step{step}" for step in study.kept_steps())]
 
 
-def finished_at(study: Any, job: Job, how: Any) -> Path | None:
+def finished_at(study: Any, job: Job) -> Path | None:
     read = inputs_of(study, job)
     places = directory_of(job), published(job)
     found = (at for at in places if train.finished(at, job.fingerprint, weights_of(study), *read))

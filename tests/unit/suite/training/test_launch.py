@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from stapo.suite.jobs import jobs_of
+from stapo.suite.runners import Resources, train as runner
 from stapo.suite.study import StudyError, read_study
 from stapo.suite.study.reading import shipped
 from stapo.suite.training.launch import (
@@ -86,6 +88,18 @@ def test_a_training_on_one_gpu_becomes_the_process_that_holds_it(monkeypatch, tm
     assert signal.signal(NOTICE, before) == signal.SIG_IGN
     assert became == [[sys.executable, "-m", "stapo", "train", "--size", "tiny"]]
     assert os.environ["CUDA_VISIBLE_DEVICES"] == "3"
+
+
+def test_the_processes_of_a_launch_train_what_was_left_when_it_began(monkeypatch):
+    jobs, trained = jobs_of(read_study(shipped("smoke"))), list[str]()
+    selected = [*jobs.all("train")]
+    monkeypatch.setattr(runner, "_train", lambda study, job: trained.append(job.name))
+    monkeypatch.setattr(runner, "_publish", lambda job: None)
+    monkeypatch.setattr("stapo.suite.training.run.leave", lambda: None)
+    monkeypatch.setenv(LAUNCHED, "1")
+    monkeypatch.setenv(runner.UNFINISHED, selected[1].name)
+    runner._run(jobs, selected, Resources(gpus=2))
+    assert trained == [selected[1].name]
 
 
 def test_a_study_that_generates_with_vllm_is_not_started_without_gpus():
