@@ -50,7 +50,7 @@ NUMBER = re.compile(
 )
 """A decimal number; the minus of 16-3 is no sign."""
 EDGES = " \t\r$"
-MARKDOWN = re.compile(r"^[\s*_`]+|[\s*_`]+$")
+MARKDOWN = " \t\r*_`"
 """Of a line, what emphasis leaves of a marker in it: **Answer:** 5."""
 CODE = re.compile(
     r"^(?P<indent>[ \t]*)```py[^\n]*\n(?P<code>.*?)^[ \t]*```",
@@ -198,7 +198,7 @@ def text_after(marker: str, text: str) -> str | None:
     """
     _, there, rest = text.rpartition(marker)
     bare = _bare(rest.partition("\n")[0])
-    return _bare(MARKDOWN.sub("", bare)) or bare or None if there else None
+    return _bare(bare.strip(MARKDOWN)) or bare or None if there else None
 
 
 def last_tagged(text: str) -> str | None:

@@ -87,7 +87,7 @@ def test_what_earns_the_reward(setting, row, response, right):
 
 def test_hostile_responses_take_linear_time():
     start = time.process_time()
-    for text in ("1" * 400_000, "1," * 200_000, "1,111" * 80_000, *(400_000 * c for c in "-#.")):
+    for text in ("1" * 400_000, "1," * 200_000, "1,111" * 80_000, *(400_000 * c for c in "-#.*")):
         for setting in ("last_number", AFTER, WORDS):
             reader = built_in(setting)
             reader.is_right("1" * 400_000, text)

@@ -136,6 +136,6 @@ if __name__ == "__main__":
     done = {name: partial(made, name) for name in STAGES if name not in ("train", "weights")}
     runner_of = runners.runner_of
     runners.runner_of = lambda stage: done.get(stage) or runner_of(stage)
-    train._finished_at, train._train = finished_at, trained
+    train._finished_at, train._train, train._launch = finished_at, trained, lambda *_: None
     sys.argv[0] = "stapo"
     main()
