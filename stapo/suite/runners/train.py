@@ -53,8 +53,11 @@ def _run(jobs: Jobs, selected: list[Job], resources: Resources) -> None:
 
 def _is_finished(study: Study, job: Job) -> bool:
     """Return whether a training is finished, by this or another run, and publish what another one made."""
-    with work_directory(trained(job).parent, job.config):  # Before GPUs are leased.
-        place = _finished_at(study, job)
+    place = _finished_at(study, job)
+    if place is None:
+        # Another study may be making it: wait for it before GPUs are leased.
+        with work_directory(trained(job).parent, job.config):
+            place = _finished_at(study, job)
     if place == trained(job):
         _publish(job)
     return place is not None
