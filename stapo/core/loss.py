@@ -198,6 +198,8 @@ def with_zeroed_rows(
     All their tokens are touched that have a slope with the usual advantages, at the log-probs (B, T) that
     selected tokens: those of the current policy, or of the rollout's.
     """
+    if batch.group_advantages is None:  # Then the usual advantages are the method's, 0 there.
+        return sums
     slopes = _plain_slopes(logps, batch, method)[rows].abs()
     missing = float(slopes.double().sum())
     return sums._replace(

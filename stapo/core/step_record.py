@@ -82,6 +82,12 @@ def as_line(record: StepRecord) -> dict[str, Any]:
     return {name: value for name, value in line.items() if value is not None}
 
 
+def step_seconds(record: Mapping[str, Any]) -> float:
+    """Return the seconds of all phases of a step, from its line in `metrics.jsonl`."""
+    seconds: dict[str, float] = record["seconds"]
+    return sum(seconds.get(phase, 0.0) for phase in PHASES)
+
+
 def gpu_seconds(metrics: Sequence[Mapping[str, Any]], tried: Sequence[Mapping[str, Any]]) -> float:
     """Return the seconds of all steps, each times the ranks of the last attempt that could have made it.
 
@@ -90,6 +96,5 @@ def gpu_seconds(metrics: Sequence[Mapping[str, Any]], tried: Sequence[Mapping[st
     total = 0.0
     for record in metrics:
         makers = [attempt for attempt in tried if attempt["after_step"] < record["step"]]
-        seconds = sum(record["seconds"].get(phase, 0.0) for phase in PHASES)
-        total += seconds * (makers or tried[:1])[-1]["processes"]
+        total += step_seconds(record) * (makers or tried[:1])[-1]["processes"]
     return total

@@ -55,6 +55,7 @@ BASES = (
 SCALES = r"hundred|thousand|million|billion|trillion|dozen|percent|percentage|half|halves|thirds?|quarters?"
 POWERS = {"hundred": 2, "thousand": 3, "million": 6, "billion": 9, "trillion": 12}
 NUMBER = r"[-+]?(?:[0-9][0-9,]*(?:\.[0-9]+)?|\.[0-9]+)"
+QUANTITY = rf"{NUMBER}|\\[dt]?frac\s*\{{[0-9]+\}}\s*\{{[0-9]+\}}"
 
 
 def _words(names: str) -> str:
@@ -174,13 +175,13 @@ MORE = (
     r"hundredths?|thousandths?|millionths?|dozen|squared|cubed|factorial|choose"
 )
 CHANGED = re.compile(
-    rf"(?:{NUMBER}|\\[dt]?frac\s*\{{[0-9]+\}}\s*\{{[0-9]+\}})\s*"
+    rf"(?:{QUANTITY})\s*"
     rf"(?:\\text\w*\s*\{{(?:\s*,\s*[0-9]|[^{{}}]*\b(?:{MORE})\b)[^{{}}]*\}}"
     rf"|[a-zA-Z ]*\b(?:{MORE})\b[a-zA-Z ]*)"
 )
 r"""A number and words that make it another or name a second one, of which math-verify drops \text{ or 6}."""
 UNIT = re.compile(
-    rf"(?P<number>{NUMBER}|\\[dt]?frac\s*\{{[0-9]+\}}\s*\{{[0-9]+\}}|{NUMBER}\s*/\s*[0-9]+)"
+    rf"(?P<number>{QUANTITY}|{NUMBER}\s*/\s*[0-9]+)"
     rf"\s*(?:\\text\w*\s*\{{[^{{}}]*\}}|(?!(?:{SCALES})\b)[a-zA-Z]{{3,}}(?:\s+[a-zA-Z]+)*)(?:\s*\^\s*\{{?[23]\}}?)?\.?"
 )
 """A number and words behind it, which are no scale."""

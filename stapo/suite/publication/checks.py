@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from stapo.core.files import canonical, fingerprint, read_json, read_jsonl
-from stapo.core.step_record import PHASES, gpu_seconds
+from stapo.core.step_record import gpu_seconds, step_seconds
 from stapo.suite import paths
 from stapo.suite.analysis.artefacts import StaleScoreError, read_tables
 from stapo.suite.analysis.drawing import DRAW
@@ -177,7 +177,7 @@ def _step_faults(record: dict[str, Any], steps: list[Any], expected: int) -> Err
     if [step["step"] for step in steps] != [*range(1, expected + 1)] or record["steps"] != expected:
         yield f"not the steps 1 to {expected} in order, each once"
         return
-    taken = sum(step["seconds"].get(phase, 0.0) for step in steps for phase in PHASES)
+    taken = sum(map(step_seconds, steps))
     on_gpus = gpu_seconds(steps, record["attempts"]) if record["environment"]["gpus"] else 0.0
     for name, value in (("seconds", taken), ("gpu_seconds", on_gpus)):
         if abs(record[name] - value) > ROUNDING * max(value, 1.0):

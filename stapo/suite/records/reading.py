@@ -13,7 +13,9 @@ from stapo.core.files import AGAIN, DamagedFileError, open_file
 
 T = TypeVar("T")
 MOST_TABLE_BYTES = 2**33
+"""Of a table in memory; our choice, far above token records, which a study limits (`token_records_mb`)."""
 NUMBER_BYTES = 8
+"""Of a number, at most."""
 _adapter: Any = cache(TypeAdapter)
 
 

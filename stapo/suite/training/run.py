@@ -29,7 +29,7 @@ from stapo.core.files import (
 )
 from stapo.core.methods import Args, Method, s2t_arguments
 from stapo.core.ranks import TIMEOUT, residual_dtype, say
-from stapo.core.step_record import PHASES, StepRecord, as_line, gpu_seconds
+from stapo.core.step_record import StepRecord, as_line, gpu_seconds, step_seconds
 from stapo.core.trainer import StapoTrainer
 from stapo.suite.bars import bar, only_ours
 from stapo.suite.locks import work_directory
@@ -302,7 +302,6 @@ def _publish(trainer: StapoTrainer, job: TrainingJob, prompts: Sequence[int]) ->
 def _provenance(job: TrainingJob, outputs: list[Path]) -> dict[str, Any]:
     """Return a run's inputs, environment, costs, and checksums of outputs, relative to their directory."""
     metrics = read_jsonl(job.work / METRICS_FILE)
-    seconds = sum(record["seconds"].get(phase, 0) for record in metrics for phase in PHASES)
     environment_now, tried = environment(), attempts(job.work)
     return {
         "fingerprint": fingerprint(job.config),
@@ -314,7 +313,7 @@ def _provenance(job: TrainingJob, outputs: list[Path]) -> dict[str, Any]:
         "attempts": tried,
         "steps": len(metrics),
         # Only of steps in the result; steps that were lost by a kill count only in the attempts.
-        "seconds": seconds,
+        "seconds": sum(map(step_seconds, metrics)),
         "gpu_seconds": gpu_seconds(metrics, tried) if environment_now["gpus"] else 0.0,
         "joules": joules_of(tried),
     }
