@@ -48,7 +48,7 @@ def write_score(
     rng.shuffle(rows)  # The order of rows must not matter.
     of = jobs_of(study)
     job = of.job("score", f"{checkpoint}/{decoding}/{benchmark}")
-    made = {**cell(of, job), "provenance": PROVENANCE}
+    made = {**cell(of, job), "engine": "vllm 1 on A", "provenance": PROVENANCE}
     path = root / paths.SCORES.format(
         study=study.name, checkpoint=checkpoint, decoding=decoding, benchmark=benchmark
     )

@@ -20,6 +20,7 @@ from stapo.suite.jobs import jobs_of
 from stapo.suite.records import interventions
 from stapo.suite.records.interventions import Intervention, read_intervention
 from stapo.suite.records.reading import read_table
+from stapo.suite.records.responses import MIXED_DEVICES, are_mixed
 from stapo.suite.records.scores import SCHEMA, Verdict, identity_in, read_score_file
 from stapo.suite.records.tokens import METADATA_KEY, read_token_file
 from stapo.suite.study import Checkpoint, Study, TrainingRun
@@ -27,7 +28,6 @@ from stapo.suite.study.reading import command_for
 from stapo.suite.study.sources import TinyModel
 
 Read = TypeVar("Read")
-SAME_EVERYWHERE = ("processor", "machine", "engine")
 SAME_PACKAGES = (
     "torch", "transformers", "lm-eval", "math-verify", "sympy", "latex2sympy2-extended",
 )  # fmt: skip
@@ -151,6 +151,7 @@ def read_tables(
     errors, missing, stale = list[str](), list[str](), list[str]()
     tables: dict[tuple[Checkpoint, str], pa.Table] = {}
     common: dict[str, Any] = {}
+    engines = set[str]()
     for checkpoint, benchmark in cells:
         job = jobs_of(study).job("score", f"{checkpoint}/{decoding}/{benchmark}")
         (path,) = job.outputs
@@ -167,9 +168,10 @@ def read_tables(
             made = f"made by configuration {identity.get('fingerprint')}"
             stale.append(f"{path}: {made}, expected {job.fingerprint}")
             continue
-        provenance = {**identity.get("provenance", {}), "engine": identity.get("engine")}
+        provenance = {**identity.get("provenance", {}), "engine": identity.get("engine", "")}
         common = common or provenance
-        errors += _problems(path, provenance, common)
+        engines |= set(provenance["engine"].split(" and "))
+        errors += _problems(path, provenance, common, study.evaluation.devices)
     if not (root / paths.SCORES_FOLDER.format(study=study.name)).exists():
         message = f"{study.name}: no scores yet; make them with: {command_for(study)}"
         raise StaleScoreError(f"{message}; cost: stapo plan {study.name}")
@@ -180,7 +182,7 @@ def read_tables(
     ]
     if errors:
         raise StaleScoreError("\n".join(errors))
-    return tables, common
+    return tables, {**common, "engine": " and ".join(sorted(engines))}
 
 
 def _lines(study: Study, errors: Sequence[str], what: str) -> list[str]:
@@ -191,13 +193,17 @@ def _lines(study: Study, errors: Sequence[str], what: str) -> list[str]:
     return [f"{error}; make them with: {command_for(study)}" for error in errors]
 
 
-def _problems(path: str, made: dict[str, Any], others: dict[str, Any]) -> Iterator[str]:
+def _problems(
+    path: str, made: dict[str, Any], others: dict[str, Any], devices: str
+) -> Iterator[str]:
+    if are_mixed((made["engine"], others["engine"]), devices):
+        cause = f"answered by {made['engine']}, others by {others['engine']}"
+        yield f"{path}: {cause}; evaluate all on the same, or {MIXED_DEVICES}"
     here, there = (provenance.get("packages", {}) for provenance in (made, others))
-    pairs = [(key, made.get(key), others.get(key)) for key in SAME_EVERYWHERE]
-    pairs += [(key, here.get(key), there.get(key)) for key in SAME_PACKAGES]
-    for key, value, other in pairs:
-        if value != other:
-            yield f"{path}: made with {key} {value}, others with {other}; evaluate all on the same"
+    for key in SAME_PACKAGES:
+        if here.get(key) != there.get(key):
+            cause = f"made with {key} {here.get(key)}, others with {there.get(key)}"
+            yield f"{path}: {cause}; evaluate all on the same"
 
 
 def by_problem(table: pa.Table, samples: int, column: str) -> Any:

@@ -256,6 +256,8 @@ def _notes(study: Study, scores: Scores, compares: bool) -> Iterator[str]:
             f"one longer than {verifier.max_prompt_tokens} tokens it read the end of the response."
         )
     yield from seed_notes(study)
+    if " and " in (engines := scores.provenance["engine"]):
+        yield f"Responses by {engines}."
     if shares := [
         f"{study.title(name)} {100 * counts['accepted'] / counts['responses']:.2f} % and "
         f"{100 * counts['rewarded'] / counts['responses']:.2f} %"

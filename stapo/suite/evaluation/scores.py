@@ -11,7 +11,12 @@ from stapo.suite.answers import READERS, Reader
 from stapo.suite.evaluation.grading import Grade, grade_answers
 from stapo.suite.evaluation.task import rows_of
 from stapo.suite.provenance import provenance
-from stapo.suite.records.responses import AnsweredProblem, read_responses
+from stapo.suite.records.responses import (
+    MIXED_DEVICES,
+    AnsweredProblem,
+    are_mixed,
+    read_responses,
+)
 from stapo.suite.records.scores import FAILURES, Opinion, ScoreIdentity, ScoreRow, write_score_file
 from stapo.suite.tasks import problems_of
 
@@ -57,13 +62,13 @@ def engines_of(problems: Sequence[AnsweredProblem]) -> list[str]:
     return sorted({engine for problem in problems for engine in problem.engines})
 
 
-def refusal(problems: Sequence[AnsweredProblem]) -> str:
+def refusal(problems: Sequence[AnsweredProblem], devices: str = "same") -> str:
     """Return why responses must not be scored, empty if they may be."""
     engines = engines_of(problems)
-    if len(engines) < 2:
+    if not are_mixed(engines, devices):
         return ""
     cause = f"answered by {' and by '.join(engines)}, which must not be mixed"
-    return f"{cause}; remove the responses of one and generate them again"
+    return f"{cause}; remove the responses of one and generate them again, or {MIXED_DEVICES}"
 
 
 def copies(problems: Sequence[AnsweredProblem]) -> float:
@@ -132,18 +137,20 @@ def score(
     task: Mapping[str, Any] | None = None,
     reader: Reader = READERS["boxed"],
     reward: Reader | None = None,
+    devices: str = "same",
 ) -> float:
     """Grade what the reader finds in every response, write the scores and return avg@N by the rules.
 
     Answers on which the grader timed out or crashed count as wrong. The tables report their share, and that
     of copies, which a collapsed policy makes, and samples that are not independent. By the lm-eval task of
     the benchmark, problems are counted, and the verifier reads questions without instruction. With the reader
-    of a training's reward, responses are counted on which reward and grader differ.
+    of a training's reward, responses are counted on which reward and grader differ. Responses of several
+    engines are refused, but those that differ in the device where `devices` are `mixed`.
     """
     rows = problems_of(task) if task else None
     answered = read_responses(completions, rows, identity.get("samples"))
     problems = with_golds(answered, reader)
-    if reason := refusal(problems):
+    if reason := refusal(problems, devices):
         raise RuntimeError(f"{completions}: {reason}")
     if (copied := copies(problems)) > MAX_DUPLICATE_FRACTION:
         finding = f"{copied:.1%} of the responses of {LONG} tokens and more are copies of another"
@@ -158,7 +165,11 @@ def score(
     if differing := sum(grade.correct != grade.plain for grade in grades):
         finding = f"{differing} of {len(grades)} verdicts differ from math-verify's"
         sys.stderr.write(f"{completions}: {finding}\n")
-    properties = {**identity, "engine": engines_of(problems)[0], "provenance": provenance()}
+    properties = {
+        **identity,
+        "engine": " and ".join(engines_of(problems)),
+        "provenance": provenance(),
+    }
     properties["differs_from_math_verify"] = differing
     if reward:
         properties["differs_from_reward"] = beside_reward(answered, grades, reward)

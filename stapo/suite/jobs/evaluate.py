@@ -11,7 +11,7 @@ from stapo.suite.jobs.prepare import benchmark_settings, verifier_settings
 from stapo.suite.jobs.train import of_checkpoint
 from stapo.suite.study import Checkpoint, Study
 
-NOT_ASKED = {"verifier", "verdict", "curve"}
+NOT_ASKED = {"verifier", "verdict", "curve", "devices"}
 """Settings of the evaluation that no response depends on."""
 ENGINE_SETTINGS = ("backend", "batch_size", "algorithms")
 """Of an evaluation: who answers, not what is asked."""

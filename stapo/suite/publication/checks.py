@@ -294,7 +294,7 @@ def origin_errors(results: Results) -> Errors:
         digest = results.digest((results.root / responses).resolve())
         expected = {**cell(jobs, job), "responses": digest}
         engines = engines_of(results.responses(job))
-        if engines != [stated.get("engine")] or not engines[0].startswith(package):
+        if stated.get("engine") != " and ".join(engines) or not engines[0].startswith(package):
             expected["engine"] = f"{package.strip()}, as of the responses: {engines}"
         for key in sorted((stated.keys() | expected.keys()) - (UNREPEATED - expected.keys())):
             if stated.get(key) != expected.get(key):
@@ -319,7 +319,7 @@ def _response_fault(results: Results, job: Job, problems: list[AnsweredProblem])
             if short or not 1 <= tokens <= limit:
                 ended = "truncated" if response.truncated else "not truncated"
                 return f"problem {problem.problem}: {tokens} tokens, {ended}; the limit is {limit}"
-    return refusal(problems)
+    return refusal(problems, study.evaluation.devices)
 
 
 def _score_fault(results: Results, job: Job, problems: list[AnsweredProblem], known: Grades) -> str:

@@ -5,7 +5,7 @@ line has a checksum of its content and the store's name. Lines that are truncate
 store are reported, removed and generated again.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -79,6 +79,15 @@ class AnsweredProblem:
         """Yield the responses one by one."""
         columns = (self.responses, self.num_tokens, self.truncated)
         return (Response(*values) for values in zip(*columns, strict=True))
+
+
+MIXED_DEVICES = "allow several devices with evaluation.devices: mixed"
+
+
+def are_mixed(engines: Iterable[str], devices: str) -> bool:
+    """Return whether engines differ in package or version, or in the device if `devices` is `same`."""
+    mixed = devices == "mixed"
+    return len({engine.partition(" on ")[0] if mixed else engine for engine in engines}) > 1
 
 
 PER_SAMPLE = ("responses", "num_tokens", "truncated")

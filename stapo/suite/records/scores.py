@@ -79,7 +79,7 @@ class ScoreIdentity(TypedDict, total=False):
     differs_from_reward: dict[str, int]
     """Of trainings with a built-in reward: responses `accepted` by the grader alone, and `rewarded` alone."""
     engine: str
-    """Engine of the responses: package, version and device."""
+    """Engine of the responses: package, version and device; several are joined by ` and `."""
     provenance: dict[str, Any]
     """Commit, packages and machine of the scoring."""
 

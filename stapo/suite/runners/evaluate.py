@@ -67,7 +67,10 @@ def _score(jobs: Jobs, selected: list[Job], resources: Resources) -> None:
         rewarded = built_in(reward) if reward is not None and is_built_in(reward) else None
         if rewarded and rewarded.verifier != "math_verify":
             rewarded = None  # It judges in training as in evaluation.
-        average = score(completions, identity, out, judge, study.task(name), reader, rewarded)
+        average = score(
+            completions, identity, out, judge, study.task(name), reader, rewarded,
+            study.evaluation.devices,
+        )  # fmt: skip
         print(f"{completions}: {100 * average:.2f} %")
 
 

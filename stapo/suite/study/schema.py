@@ -247,6 +247,10 @@ class Evaluation(Strict):
     verdict: Literal["rule", "verifier"] = Field(
         "rule", description="Responses counted as correct: by the rules, or also by the verifier"
     )
+    devices: Literal["same", "mixed"] = Field(
+        "same",
+        description="Responses from one type of CPU or GPU, or from several, which the tables name",
+    )
 
 
 Endpoint = Literal[

@@ -145,8 +145,8 @@ def test_two_ranks_compute_what_one_computes(world, alone, tmp_path, launch):
             names = [n for n in one if n.startswith(f"{step}/") and n.partition("/")[2] not in SEEN]
             difference = sum((one[n] - two[n]).square().sum() for n in names) ** 0.5
             size = sum(one[n].square().sum() for n in names) ** 0.5
-            # Single precision, under one selection (5e-7 was measured). Adam divides a gradient by its size: where it
-            # is near 0, its rounding moves a weight by a whole learning rate (2.2e-5 was measured in later steps).
+            # Single precision, under one selection (5e-7 was measured). Adam divides a gradient by its size:
+            # where it is near 0, its rounding moves a weight by a learning rate (2.2e-5 in later steps).
             assert difference <= (1e-4 if step else 5e-6) * size, (case, step)
             assert (size == 0) == (step in FLAT.get(case, ()))
         for a, b in zip(*(metrics(out / case) for out in (alone, tmp_path)), strict=True):

@@ -44,8 +44,7 @@ def test_all_that_is_missing_stale_or_mixed_is_refused_at_once(study, finished, 
     (line,) = str(caught.value).splitlines()
     assert line.startswith(f"{len(files)} score files are missing, such as results/demo/scores/")
     write_score(finished, study, "tiny/base", "chain-2", fingerprint="old")
-    other = {"processor": "z", "machine": "b", "packages": {"torch": "1"}}
-    write_score(finished, study, "tiny/stapo/seed0", "chain-2", provenance=other)
+    write_score(finished, study, "tiny/stapo/seed0", "chain-2", engine="vllm 1 on B")
     (finished / files[2]).unlink()
     damaged = finished / files[-1]
     pq.write_table(pq.read_table(damaged).drop_columns(["verdict"]), damaged)
@@ -54,9 +53,16 @@ def test_all_that_is_missing_stale_or_mixed_is_refused_at_once(study, finished, 
     stale, missing, mixed, damage = str(caught.value).splitlines()
     assert "made by configuration old" in stale
     assert missing.endswith("missing; make them with: snakemake --configfile STUDY")
-    assert "processor z, others with a" in mixed
+    assert "answered by vllm 1 on B, others by vllm 1 on A; evaluate all on the same, or" in mixed
     assert damage == f"{damaged}: not the columns of this version; {AGAIN}"
     assert not (finished / "results/demo/tables").exists()
+
+
+def test_the_table_names_the_devices_that_a_study_allows(raw_study, study, finished):
+    write_score(finished, study, "tiny/stapo/seed0", "chain-2", engine="vllm 1 on B")
+    allowing = {"evaluation": raw_study["evaluation"] | {"devices": "mixed"}}
+    text = render(tabulated(finished, parse_study(raw_study | allowing)))
+    assert "Responses by vllm 1 on A and vllm 1 on B." in text
 
 
 def test_a_study_that_compares_nothing_is_shown(raw_study, study, finished, monkeypatch, capsys):

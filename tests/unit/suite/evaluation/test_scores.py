@@ -76,12 +76,16 @@ def test_responses_on_which_reward_and_grader_differ_are_counted(tmp_path):
         assert read_identity(tmp_path / "s")["differs_from_reward"] == found
 
 
-def test_two_engines_are_not_mixed(tmp_path):
+def test_versions_are_not_mixed_and_devices_where_allowed(tmp_path):
     path = write(tmp_path / "c", ["a", "b"], 5)
     first, second = read_responses(path)
+    for other, allowed in (("vllm 1 on B", "same"), ("vllm 2 on A", "mixed")):
+        write_responses(path, [first, replace(second, engines=[other])])
+        with pytest.raises(RuntimeError, match=f"vllm 1 on A and by {other}"):
+            score(path, {}, tmp_path / "s", devices=allowed)
     write_responses(path, [first, replace(second, engines=["vllm 1 on B"])])
-    with pytest.raises(RuntimeError, match="vllm 1 on A and by vllm 1 on B"):
-        score(path, {}, tmp_path / "s")
+    score(path, {}, tmp_path / "s", devices="mixed")
+    assert read_identity(tmp_path / "s")["engine"] == "vllm 1 on A and vllm 1 on B"
 
 
 def test_answers_that_are_too_expensive_warn_and_a_machine_without_memory_refuses(
