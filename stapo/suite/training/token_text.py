@@ -26,14 +26,19 @@ def text_of(tokenizer: Any) -> Callable[[Sequence[int]], str]:
     added = {*tokenizer.get_added_vocab().values()}
     is_byte_level = "<0x00>" not in tokenizer.get_vocab()
 
+    def piece_of(token_id: int) -> str:
+        # A model may have more ids than its tokenizer has tokens: its vocabulary is padded.
+        piece: str = tokenizer.convert_ids_to_tokens(token_id) or ""
+        return piece
+
     def spelled(token_id: int) -> bytes:
         """Return the bytes of a token."""
-        piece = tokenizer.convert_ids_to_tokens(token_id)
+        piece = piece_of(token_id)
         if byte := FALLBACK.fullmatch(piece):
             return bytes([int(byte[1], 16)])
         if is_byte_level and token_id not in added and ALPHABET.keys() >= {*piece}:
             return bytes(ALPHABET[character] for character in piece)
-        return str(piece).replace(WORD_START, " ").encode()
+        return piece.replace(WORD_START, " ").encode()
 
     def read(ids: Sequence[int]) -> str:
         text: str = tokenizer.decode(
@@ -41,7 +46,7 @@ def text_of(tokenizer: Any) -> Callable[[Sequence[int]], str]:
         )
         if REPLACEMENT in text:
             return b"".join(map(spelled, ids)).decode(errors="backslashreplace")
-        if len(ids) and tokenizer.convert_ids_to_tokens(ids[0]).startswith(WORD_START):
+        if len(ids) and piece_of(ids[0]).startswith(WORD_START):
             return text if text.startswith(" ") else f" {text}"
         return text
 

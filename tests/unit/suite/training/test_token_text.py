@@ -36,6 +36,8 @@ def test_every_token_has_a_text_that_no_other_has(make):
     texts = [text_of(tokenizer)([token_id]) for token_id in range(len(tokenizer))]
     assert len({*texts}) == len(texts)
     assert not any("\ufffd" in text for text in texts)
+    # Vocabularies of models are padded.
+    assert text_of(tokenizer)([len(tokenizer)]) == ""
 
 
 def test_a_part_of_a_character_is_its_bytes_and_whole_ones_are_text():
