@@ -56,7 +56,7 @@ test-cpus: setup ## run the numerical tests with the instructions of other CPUs
 
 test-vllm: ## run the tests with a real vLLM on the CPU, installed beside .venv
 	requirements/install_vllm.sh
-	VLLM_LOGGING_LEVEL=ERROR .venv-vllm/bin/python -m pytest -q -n 2 --dist loadfile tests/real_vllm
+	VLLM_LOGGING_LEVEL=ERROR .venv-vllm/bin/python -m pytest -q -n 2 --dist loadfile tests/real_vllm tests/gpu
 
 test-torch: test-torch-oldest test-torch-newest ## run the tests of the objective and the conformance kit with torch alone
 

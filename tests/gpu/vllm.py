@@ -23,7 +23,7 @@ from training_jobs import job_in
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from stapo.core.checksums import write_sums
-from stapo.core.trainer import StapoTrainer
+from stapo.core.step_record import StepRecord
 from stapo.suite.models.shapes import SHAPES, Shape
 from stapo.suite.models.tiny import build_tokenizer
 from stapo.suite.provenance import processor, version
@@ -32,7 +32,7 @@ from stapo.suite.study.schema import EngineSettings, TrainingSettings
 from stapo.suite.study.sources import TinyData
 from stapo.suite.training.prompts import write_prompts
 from stapo.suite.training.rewards import BUILT_IN
-from stapo.suite.training.run import train
+from stapo.suite.training.run import Watch, train
 
 PACKAGES = ("torch", "transformers", "trl", "accelerate", "vllm")
 TINY = Shape(2, 64, 4, 2, 32, 128, True, 512)
@@ -66,24 +66,20 @@ class Page:
 
 def rollouts(page: Page, world: Path, training: TrainingSettings) -> None:
     """Train, and add a row for each rollout."""
-    accumulate = StapoTrainer._accumulate_gradients
+    mini_batches = training.prompts_per_batch // training.prompts_per_mini_batch
 
-    def look(self: Any, model: Any, inputs: Any, keep: Any = None) -> Any:
-        if self._step % self.args.steps_per_generation == 0:
-            mask = inputs["completion_mask"].bool()
-            apart = inputs["sampling_per_token_logps"] - inputs["old_per_token_logps"]
-            apart = apart.abs()[mask]
+    def show(_: Any, record: StepRecord) -> None:
+        if "generate" in record.seconds:  # The first mini-batch of a rollout.
             row = {
-                "step": self.state.global_step,
-                "mismatch, mean nats": apart.mean().item(),
-                "largest": apart.max().item(),
-                "tokens per second": int(mask.sum()) / self._seconds["generate"],
+                "step": record.step - 1,
+                "mismatch, mean nats": record.rollout_mismatch,
+                "largest": record.rollout_mismatch_max,
+                "tokens per second": mini_batches * record.num_tokens / record.seconds["generate"],
             }
             page.add("Rollouts, each after a transfer of weights", **row)
-        return accumulate(self, model, inputs, keep)
 
     with (
-        patch.object(StapoTrainer, "_accumulate_gradients", look),
+        patch.object(Watch, "show", show),
         # Every other response is right, so that no group is flat.
         patch.dict(BUILT_IN, boxed=lambda completions, **_: [1.0, 0.0] * (len(completions) // 2)),
     ):
