@@ -40,6 +40,8 @@ class StapoConfig(GRPOConfig):  # type: ignore[misc]
         ValueError: see `check`.
     """
 
+    logging_steps: float = 1
+    """TRL's, whose default is 10: the record of a step is passed on where it is logged."""
     method: str = "stapo"
     """Name in `stapo.core.methods.METHODS`."""
     statistics: str = "behaviour"

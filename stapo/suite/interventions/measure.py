@@ -105,11 +105,11 @@ def shares(batch: MiniBatch, rewards: Tensor, s2t: Args, limit: int) -> list[str
 
 
 def words(
-    rollout: Rollout, mask: Tensor, text: Callable[[Sequence[int]], str], model: int
+    rollout: Rollout, mask: Tensor, text: Callable[[Sequence[int]], str], count: int
 ) -> list[str]:
     """Return tokens of a mask with their context, probability and entropy, drawn at random."""
     places, lines = mask.nonzero().tolist(), []
-    for row, at in sorted(Random(0).sample(places, min(model, len(places)))):
+    for row, at in sorted(Random(0).sample(places, min(count, len(places)))):
         ids = rollout["completion_ids"][row].tolist()
         before, after = ids[max(at - CONTEXT, 0) : at], ids[at + 1 : at + 1 + CONTEXT // 3]
         p, entropy = (
@@ -172,9 +172,10 @@ def main() -> None:
     parser.add_argument("--strips", type=int, default=4, help="responses in the picture")
     given = parser.parse_args()
     study = read_study(given.study)
-    job = job_of(study, given.model, Path(f"work/tokens/{study.name}"), given.prompts)
+    prompts = min(given.prompts, study.training.prompts_per_mini_batch)
+    job = job_of(study, given.model, Path(f"work/tokens/{study.name}"), prompts)
     inputs = [sums_of(job.model), file_sha256(job.prompts), job.training.model_dump(mode="json")]
-    job = replace(job, work=job.work / fingerprint([*inputs, given.prompts]))
+    job = replace(job, work=job.work / fingerprint([*inputs, prompts]))
     job.work.mkdir(parents=True, exist_ok=True)
     threads, s2t = torch.get_num_threads(), job.measured
     trainer, rollout = respond(job, given.parts)

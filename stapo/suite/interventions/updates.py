@@ -113,7 +113,7 @@ class Updates:
     ) -> int:
         """Use a rollout for a number of updates by a method, as in a training; return the tokens it touches.
 
-        The statistics of all updates after the first are those of the training.
+        The statistics of all updates after the first are those of the training; their steps are the first.
         """
         inputs = {**rollout, **self.trainer.method_advantages(method, rollout["rewards"])}
         if PENALTIES[method.penalty].against_proxy:
@@ -121,7 +121,8 @@ class Updates:
         touched = 0
         for index, part in enumerate(split_tensor_dict(inputs, number)):
             statistics = training.statistics if index else "behaviour"
-            record = self._accumulate(part, method, statistics=statistics, seed=seed)
+            place = {"seed": seed + index, "step": index + 1}
+            record = self._accumulate(part, method, statistics=statistics, **place)
             touched += round(record.touched_fraction * record.num_tokens)
             self.step(training.learning_rate)
         return touched

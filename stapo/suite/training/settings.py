@@ -71,7 +71,6 @@ def trainer_config(
         # The last step has a checkpoint in any case; without a number, `Watch` asks for those before it.
         save_steps=training.checkpoint_every or training.steps,
         save_total_limit=training.keep_checkpoints,
-        logging_steps=1,
         logging_nan_inf_filter=False,
         report_to=[] if engine.tracker == "none" else [engine.tracker],
         disable_tqdm=True,

@@ -37,7 +37,7 @@ def trainer(world, config, **named):
 
 SMALL = {
     "per_device_train_batch_size": 8, "num_generations": 4, "max_completion_length": 6, "max_steps": 1,
-    "learning_rate": 1e-3, "logging_steps": 1, "save_strategy": "no", "gradient_checkpointing": False,
+    "learning_rate": 1e-3, "save_strategy": "no", "gradient_checkpointing": False,
     "report_to": "none",
 }  # fmt: skip
 
