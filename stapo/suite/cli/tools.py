@@ -84,7 +84,7 @@ def study_of(path: Path) -> "Study":
 
     if path.suffix == ".json":
         return read_resolved(path)
-    return read_study(path if path.exists() else shipped(str(path)) or path)
+    return read_study(path if os.path.isfile(path) else shipped(str(path)) or path)
 
 
 @app.command()

@@ -51,6 +51,8 @@ def preview(reference: str, study: Study, console: Console) -> None:
             sign = np.where(frame["advantage"] > 0, "A > 0", "A < 0")
             kind = np.where(frame["probability"] < tau_p, ", rare", ", other")
             frames.append(frame.assign(gone=gone, group=np.char.add(sign, kind)))
+    if not frames:
+        raise StudyError([f"{study.name}: no recorded tokens; see training.token_records_mb"])
     tokens = pd.concat(frames, ignore_index=True)
     table = table_of(f"{method.title}, on the recorded tokens of {study.name}", *HEADINGS)
     for name in GROUPS:

@@ -17,7 +17,7 @@ from typing import Any
 from stapo.core.files import canonical, fingerprint, read_json, read_jsonl
 from stapo.core.step_record import gpu_seconds, step_seconds
 from stapo.suite import paths
-from stapo.suite.analysis.artefacts import StaleScoreError, read_tables
+from stapo.suite.analysis.artefacts import Artefacts, StaleScoreError, read_tables
 from stapo.suite.analysis.drawing import DRAW
 from stapo.suite.answers import Reader, built_in, is_built_in
 from stapo.suite.evaluation.grading import Grade, grade_answers
@@ -39,6 +39,7 @@ from stapo.suite.jobs.evaluate import cell
 from stapo.suite.jobs.prepare import recorded_base
 from stapo.suite.jobs.train import recorded_intervention
 from stapo.suite.publication.folder import (
+    UNREADABLE,
     WEIGHTS,
     Results,
     is_rendering,
@@ -275,7 +276,7 @@ def score_errors(results: Results) -> Errors:
                 yield f"{responses}: {fault}"
             elif fault := _score_fault(results, job, problems, known):
                 yield f"{scores}: {fault}"
-        except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        except UNREADABLE as error:
             yield f"{responses}: or its scores are unreadable: {error}"
 
 
@@ -377,8 +378,9 @@ def drawn_errors(results: Results) -> Errors:
         for entry in results.folder.iterdir():
             if entry.name not in made:
                 (again / folder / entry.name).symlink_to(entry)
+        artefacts = Artefacts(results.study, again)
         for stage, stage_jobs in jobs.items():
-            DRAW[stage](results.study, [job.name for job in stage_jobs], again)
+            DRAW[stage](artefacts, [job.name for job in stage_jobs])
         for path in outputs:
             name = path.removeprefix(f"{folder}/")
             if is_rendering(name) and name not in results.files:

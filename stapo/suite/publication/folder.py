@@ -15,6 +15,8 @@ from math import inf
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from safetensors import SafetensorError
+
 from stapo.core.checksums import SUMS, file_sha256, is_hidden
 from stapo.core.files import DamagedFileError, read_json, write, write_json
 from stapo.suite import paths
@@ -209,6 +211,13 @@ class Results:
         return read_responses(self.root / score.inputs[0], samples=benchmark.samples)
 
 
+UNREADABLE = (
+    OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, ArithmeticError,
+    SafetensorError,
+)  # fmt: skip
+"""What reading a file that somebody else wrote may raise."""
+
+
 def read_published_study(folder: Path) -> Study:
     """Return the study of a results folder."""
     try:
@@ -216,7 +225,7 @@ def read_published_study(folder: Path) -> Study:
             if fault := _fault(folder / name):
                 raise DamagedFileError(f"{name}: {fault}")
         return published_study(read_json(folder / "provenance.json")["study"])
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+    except UNREADABLE as error:
         reason = (str(error).splitlines() or [""])[0] or repr(error)
         line = f"{folder}: no results folder with provenance.json and {SUMS} ({reason})"
         raise StudyError([line]) from error

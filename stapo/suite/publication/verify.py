@@ -14,8 +14,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError
-
 from stapo.core.checksums import SUMS, file_sha256
 from stapo.core.files import read_json
 from stapo.suite import domains, paths, sandbox
@@ -31,6 +29,7 @@ from stapo.suite.publication.checks import (
     training_errors,
 )
 from stapo.suite.publication.folder import (
+    UNREADABLE,
     WEIGHTS,
     Results,
     about_study,
@@ -46,11 +45,6 @@ from stapo.suite.study.functions import named
 from stapo.suite.study.sources import DomainData
 from stapo.suite.text import shorten, visible
 
-UNREADABLE = (
-    OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, ArithmeticError,
-    SafetensorError,
-)  # fmt: skip
-"""What reading a file that somebody else wrote may raise."""
 UNREPEATED = ("written", "environment", "study")
 """Of provenance.json: what only those who ran the study can say, and what the rest is compared with. The
 study also contains what the catalogue had when it was published, which determines nothing."""

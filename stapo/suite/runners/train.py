@@ -7,12 +7,11 @@ run's checkpoint, changing it back costs nothing, and studies that have the same
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from stapo.core.checksums import SUMS, changed_files, file_sha256
-from stapo.core.files import DamagedFileError, link_tree, read_json, write
+from stapo.core.files import json_of, link_tree, write
 from stapo.suite import paths
 from stapo.suite.job import Job, Jobs
 from stapo.suite.jobs.train import made_from, published, trained
@@ -136,11 +135,11 @@ def _intervene(jobs: Jobs, selected: list[Job], resources: Resources) -> None:
     from stapo.suite.interventions.job import InterventionJob
 
     study = jobs.study
+    if resources.gpus is not None:
+        require_fit(study, resources.gpus)
     take_gpus(resources.gpus)
     for job in selected:
         model = Checkpoint.parse(job.name).model
-        if resources.gpus is not None:
-            require_fit(study, resources.gpus)
         intervene(
             InterventionJob(
                 **_given(study, job, model, study.interventions.method),
@@ -161,7 +160,7 @@ def finished(
 
     `names` are those of its weights, such as `model` and `step4`; the base model may differ between machines.
     """
-    record = _record(trained)
+    record = json_of(trained / paths.RECORD_FILE)
     if record.get("fingerprint") != fingerprint:
         return False
     outputs, base_sums = record["outputs"], record["base"]
@@ -186,7 +185,7 @@ def publish(trained: Path, out: Path, names: Sequence[str], fingerprint: str) ->
     Raises:
         StudyError: one line for each file that is missing or differs from what the training wrote.
     """
-    ours, published = _record(trained), _record(out)
+    ours, published = (json_of(folder / paths.RECORD_FILE) for folder in (trained, out))
     is_record = paths.RECORD_FILE in names
     if published.get("fingerprint") == fingerprint and not is_record:
         ours = published  # Weights are those of the published record.
@@ -212,12 +211,6 @@ def _wrong(directory: Path, record: dict[str, Any], names: Sequence[str]) -> lis
     stated = {p: sha for p, sha in outputs.items() if p.partition("/")[0] in names}
     there = {paths.RECORD_FILE, *(path.partition("/")[0] for path in stated)}
     return [*changed_files(directory, stated), *(name for name in names if name not in there)]
-
-
-def _record(trained: Path) -> dict[str, Any]:
-    with suppress(OSError, DamagedFileError):
-        return read_json(trained / paths.RECORD_FILE)
-    return {}
 
 
 RUNNERS: dict[str, Runner] = {

@@ -18,7 +18,7 @@ from stapo.suite.text import did_you_mean
 
 RESERVED = {
     "methods": ["base"],
-    "models": ["all", "verifier", "verifier.json"],
+    "models": ["all", "base", "verifier", "verifier.json"],
     "benchmarks": ["avg"],
 }
 """Section -> names of something else in paths or tables."""
@@ -267,6 +267,13 @@ def _batches(study: Study) -> Iterator[Problem]:
 
 def _others(study: Study) -> Iterator[Problem]:
     """Report settings without what they belong to, unusable interventions, and too many score files."""
+    run, steps = study.run, len(study.kept_steps()) + 1
+    checkpoints = len(run.models) * (1 + len(run.methods) * len(run.seeds) * steps)
+    cells = checkpoints * len(run.decodings) * len(run.benchmarks)
+    if cells > MAX_CELLS:
+        message = f"{cells} score files, more than {MAX_CELLS}; choose fewer of something"
+        yield ("run",), message
+        return
     evaluation = study.evaluation
     if evaluation.verdict == "verifier" and evaluation.verifier is None:
         yield ("evaluation", "verdict"), "verifier, but evaluation.verifier names none; add it"
@@ -293,9 +300,3 @@ def _others(study: Study) -> Iterator[Problem]:
         if _is_sound(study, name) and study.method(name).kl_coefficient > 0:
             message = "has a KL term, for which interventions have no reference; leave it out"
             yield ("interventions", "methods"), f"{name} {message}"
-    run, steps = study.run, len(study.kept_steps()) + 1
-    checkpoints = len(run.models) * (1 + len(run.methods) * len(run.seeds) * steps)
-    cells = checkpoints * len(run.decodings) * len(run.benchmarks)
-    if cells > MAX_CELLS:
-        message = f"{cells} score files, more than {MAX_CELLS}; choose fewer of something"
-        yield ("run",), message

@@ -2,8 +2,8 @@
 
 import hashlib
 import json
+import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -31,20 +31,13 @@ TOKENIZER = ("tokenizer.json", "tokenizer_config.json", "vocab.json", "tokenizer
 """Of which a model has at least one; without any, Transformers asks for packages that would not help."""
 
 
-@dataclass(frozen=True)
-class RowsFile:
-    """A file with questions and answers, and the checksum of its content when the study was read."""
-
-    path: Path
-    sha256: str
-
-    def read(self) -> list[Row]:
-        """Return the rows."""
-        rows = read_rows(self.path)
-        if rows_checksum(rows) != self.sha256:
-            message = "its rows changed since the study was read; run snakemake again"
-            raise StudyError([f"{self.path}: {message}"])
-        return rows
+def pinned_rows(path: str, sha256: str | None) -> list[Row]:
+    """Return the questions and answers of a file whose checksum was taken when the study was read."""
+    rows = read_rows(Path(path))
+    if rows_checksum(rows) != sha256:
+        message = "its rows changed since the study was read; run snakemake again"
+        raise StudyError([f"{path}: {message}"])
+    return rows
 
 
 def rows_checksum(rows: Iterable[Mapping[str, str]]) -> str:
@@ -154,7 +147,7 @@ def gguf_checksum(path: Path) -> str:
 def model_faults(folder: Path) -> list[str]:
     """Return a line for each reason why a folder is no model that can be trained here."""
     name = shown_path(folder)
-    if not folder.is_dir():
+    if not os.path.isdir(folder):
         return [f"{name}: no such folder; a relative path starts at that of the study file"]
     try:
         settings = read_json(folder / "config.json")

@@ -69,6 +69,11 @@ NOTHING_TRAINED: dict[str, Any] = {
 """What a study without methods need not say, since nothing reads it."""
 
 
+def _kind_type(kind: str) -> type:
+    """Return what a kind is set to; models and benchmarks may have the name of one."""
+    return Mapping if kind == "reasoning_gym" else str
+
+
 def merge(base: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
     """Merge as Snakemake merges configuration files: mappings deeply, everything else replaced.
 
@@ -76,10 +81,11 @@ def merge(base: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
     removes a setting.
     """
     kinds, others = (
-        {kind for kind in KINDS if settings.get(kind) is not None} for settings in (base, update)
+        {kind for kind in KINDS if isinstance(settings.get(kind), _kind_type(kind))}
+        for settings in (base, update)
     )
     if kinds and others and kinds.isdisjoint(others):
-        return dict(update)
+        return {key: value for key, value in update.items() if value is not None}
     merged = dict(base)
     for key, value in update.items():
         old = merged.get(key)
@@ -143,7 +149,7 @@ def _placed(document: Document, folder: Path) -> Document:
     content, name = _with_paths(document.content, absolute), document.content.get("extends")
     if isinstance(name, str) and shipped(name) is None:
         beside = Path(absolute(name if name.endswith(".yaml") else f"{name}.yaml"))
-        if beside.is_file():  # Otherwise an error names it as it was written.
+        if os.path.isfile(beside):  # Otherwise an error names it as it was written.
             content["extends"] = str(beside.resolve())
     return Document(content, document.lines)
 
@@ -206,7 +212,7 @@ def _extended(documents: Sequence[Document], is_read: bool) -> Document:
         name, path = chain[-1].content["extends"], None
         if isinstance(name, str):
             path = shipped(name) or (Path(name) if is_read and os.path.isabs(name) else None)
-        if path is None or not path.is_file() or path in seen:
+        if path is None or not os.path.isfile(path) or path in seen:
             message = f"no such study: neither beside this file nor in {shown_path(STUDIES)}"
             message = "extends itself; choose another" if path in seen else message
             raise chain[-1].error((("extends",), f"{shown(name)}: {message}"))
@@ -366,7 +372,7 @@ def write_resolved(study: Study) -> None:
 
 def read_resolved(path: Path) -> Study:
     """Return the study of a resolved file."""
-    if not path.exists():
+    if not os.path.exists(path):
         remedy = "Snakemake writes it when a run starts; give the study file instead"
         raise StudyError([f"{path}: no such file; {remedy}"])
     try:

@@ -35,6 +35,10 @@ def test_the_shares_are_those_of_all_tokens_and_examples_are_escaped(
     write_tokens(tmp_path / path, found)
     (tmp_path / "mine.py").write_text(CODE)
     console = Console(file=(stream := io.StringIO()), width=80)
+    run = raw_study["run"] | {"methods": []}
+    untrained = parse_study(raw_study | {"run": run, "compare": None})
+    with pytest.raises(StudyError, match="no recorded tokens"):
+        preview(f"{tmp_path}/mine.py:rare", untrained, console)
     preview(f"{tmp_path}/mine.py:rare", study, console)
     said = stream.getvalue()
     gone = (found["probability"] < 0.01) & (found["advantage"] < 0)

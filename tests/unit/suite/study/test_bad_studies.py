@@ -55,9 +55,10 @@ TABLE = [
     ('data: {wrapper: keep}', ['data.wrapper: unknown key; remove it or correct its spelling (s.yaml:3)']),
     ('methods: {stapo: {base: stapo}, mine: {base: grpo, title: STAPO}}\nrun: {methods: [stapo, mine]}', [
         "methods.mine.title: 'STAPO' is also the title of stapo; choose another"]),
-    ('methods: {base: {base: justrl}, BASE: {base: grpo}}', [
+    ('methods: {base: {base: justrl}, BASE: {base: grpo}}\nmodels: {base: {hub: a/b, revision: main}}', [
         'methods.base: this name is reserved; choose another',
-        'methods.BASE: this name is reserved; choose another']),
+        'methods.BASE: this name is reserved; choose another',
+        'models.base: this name is reserved; choose another']),
     ('methods: {a-b: {base: grpo}, a.b: {base: justrl}, A-B: {base: stapo}}\n'
         'run: {methods: [a-b, a.b, A-B]}', [
         "run.methods: 'a-b' and 'a.b' are equal where . + and - are _ and case is",
@@ -118,7 +119,9 @@ TABLE = [
     ('training: !!python/name:os.system', [
         's.yaml:3: not YAML: could not determine a constructor for the tag']),
     ('---\nname: b', ['s.yaml:3: not YAML: expected a single document in the stream, but found']),
-    (NAMES, ["run: 4147212 score files, more than 50000"]),
+    # Checkpoints of interventions are not looked for among so many.
+    (NAMES + "\ninterventions: {checkpoints: [x]}", ["run: 4147212 score files, more than 50000"]),
+    (f"models: {{m: {{path: {300 * 'a'}}}}}\nrun: {{models: [m]}}", ["models.m.path: "]),
     ("training: " + "[" * 5000, ["s.yaml: too many brackets"]),
     ("training: {instruction: '%s'}" % ("a" * 10**5), ["s.yaml: longer than 100,000 characters; "]),
     *((f"training: {{reward: '{name}:f'}}", [f"training.reward: {about}"]) for name, about in (
@@ -140,6 +143,7 @@ TABLE = [
     (b"name: a\nextends: b.yaml", [
         'extends: "b.yaml": no such study: neither beside this file nor in ']),
     (b"name: a\nextends: s", ['extends: "/']),
+    (b"name: a\nextends: " + 300 * b"b", ['extends: "bbb']),
     (b"extends: smoke\nname: smoke", ['name: "smoke": the study that it extends has this name']),
 ]  # fmt: skip
 """Text after `HEAD`, or bytes of a whole file, and the beginnings of the lines that answer it."""

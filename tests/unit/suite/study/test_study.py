@@ -58,6 +58,13 @@ def test_mappings_are_merged_and_everything_else_is_replaced(tmp_path):
     assert merge({"a": {"b": 1, "c": [1, 2]}, "d": 1}, {"a": {"c": [3]}, "e": 2}) == {
         "a": {"b": 1, "c": [3]}, "d": 1, "e": 2,
     }  # fmt: skip
+    # Of another kind; models may have the names of kinds.
+    assert merge({"builder": "a"}, {"builder": None, "file": "b"}) == {"file": "b"}
+    assert merge({"file": {"hub": "a"}, "m": {}}, {"path": {"hub": "b"}}).keys() == {
+        "file",
+        "m",
+        "path",
+    }
     data = {"builder": "tiny-arithmetic", "prompts": 64}
     found = parse_study({"name": "mine", "extends": "paper", "data": data})
     assert found.data.model_dump() == data  # Of another kind than the one below it.
