@@ -11,7 +11,9 @@ from textwrap import fill
 from typing import Any, Generic, TypeVar
 
 import jinja2
+import pyarrow as pa
 from markupsafe import Markup
+from pyarrow import csv as pacsv
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table as RichTable
@@ -154,6 +156,22 @@ def csv_text(lines: Iterable[Iterable[str | float | None]]) -> str:
 def _no_formula(cell: str | float | None) -> str | float | None:
     is_formula = isinstance(cell, str) and FORMULA.match(cell) and not NUMBERS.fullmatch(cell)
     return f"'{cell}" if is_formula else cell
+
+
+def read_csv(path: Path, text: Iterable[str]) -> list[dict[str, Any]]:
+    """Return the rows of `csv_text` by heading; columns of `text` are no numbers, empty cells are None."""
+    options = pacsv.ConvertOptions(
+        column_types=dict.fromkeys(text, pa.string()),
+        strings_can_be_null=True,
+        null_values=[""],
+    )
+    rows = pacsv.read_csv(path, convert_options=options).to_pylist()
+    return [{_as_written(key): _as_written(cell) for key, cell in row.items()} for row in rows]
+
+
+def _as_written(cell: Any) -> Any:
+    is_formula = isinstance(cell, str) and cell[:1] == "'" and _no_formula(cell[1:]) == cell
+    return cell[1:] if is_formula else cell
 
 
 def _csv_lines(table: Table) -> Iterator[Sequence[str]]:

@@ -163,12 +163,16 @@ def _headline(
     gains, strongest, crossed, draws = {}, {}, [], []
     for model in study.run.models:
         values = {name: known[model, name].values[AVERAGE].value for name in [target, *others]}
-        if max([values[name] for name in others], default=0) <= 0:
+        level, drawn = (
+            gain_over(scores, known, (model, target), others, study.run.benchmarks)
+            if others
+            else (0.0, np.zeros(1))
+        )
+        if level <= 0:
             return None
         strongest[model] = max(others, key=lambda name: values[name])
         gains[model] = 100 * (values[target] / values[strongest[model]] - 1)
-        level, drawn = gain_over(scores, known, (model, target), others, study.run.benchmarks)
-        crossed.append(100 * (values[target] / max(level, 1e-9) - 1))
+        crossed.append(100 * (values[target] / level - 1))
         draws.append(drawn)
     mean = statistics.interval(float(np.mean([*gains.values()])), np.mean(draws, axis=0))
     return Headline(gains, strongest, mean, float(np.mean(crossed)))

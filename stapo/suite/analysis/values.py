@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pyarrow import csv
 
 from stapo.core.files import write
 from stapo.suite import paths
 from stapo.suite.analysis.artefacts import Artefacts
-from stapo.suite.analysis.formats import csv_text
+from stapo.suite.analysis.formats import csv_text, read_csv
 from stapo.suite.analysis.main_table import MainTable, main_table, of_trainings
 from stapo.suite.evaluation.statistics import AVERAGE, Interval, pass_at_k
 
@@ -40,11 +39,7 @@ def write_values(artefacts: Artefacts) -> Path:
 
 def read_values(study: str) -> list[Value]:
     """Return the values of a study from its file; an empty cell is None."""
-    options = csv.ConvertOptions(strings_can_be_null=True, null_values=[""])
-    values: list[Value] = csv.read_csv(
-        paths.VALUES.format(study=study), convert_options=options
-    ).to_pylist()
-    return values
+    return read_csv(Path(paths.VALUES.format(study=study)), [*COLUMNS[:4], *COLUMNS[6:9]])
 
 
 def values_of(artefacts: Artefacts) -> list[Value]:

@@ -12,13 +12,20 @@ from statistics import fmean
 from typing import NamedTuple
 
 import numpy as np
-from pyarrow import csv
 from scipy.stats import permutation_test
 
 from stapo.suite import paths
 from stapo.suite.analysis.artefacts import ALL, Artefacts, models_of, units_of
 from stapo.suite.analysis.curves import accuracy_line, curves_of, shares_of, values_of
-from stapo.suite.analysis.formats import METHOD, MODEL, Column, Table, estimated, with_interval
+from stapo.suite.analysis.formats import (
+    METHOD,
+    MODEL,
+    Column,
+    Table,
+    estimated,
+    read_csv,
+    with_interval,
+)
 from stapo.suite.analysis.main_table import of_trainings
 from stapo.suite.analysis.tables.stability import entropy_of
 from stapo.suite.evaluation.statistics import Interval, detectable_difference, mean_of_seeds
@@ -150,7 +157,7 @@ def published_primary_texts(study: Study, targets: Sequence[str]) -> list[str]:
     if not study.compare or not (primary := study.compare.endpoint) or not path.exists():
         return []
     rows = []
-    for cells in csv.read_csv(path).to_pylist():
+    for cells in read_csv(path, ["Model", "Method", "Endpoint"]):
         if PRIMARY not in cells["Endpoint"]:
             continue
         gaps = {}

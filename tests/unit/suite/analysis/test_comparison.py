@@ -1,6 +1,7 @@
 """Any method against any, and any checkpoint: the statistics do not know which of them is STAPO."""
 
 import csv
+from itertools import product
 
 import pytest
 from studies import outputs
@@ -99,6 +100,19 @@ def test_several_targets_are_one_family(raw_study, tmp_path):
     assert min(c.adjusted_p for c in table.comparisons) == pytest.approx(3 * smallest)
     assert list(table.headlines) == ["mine", "stapo"]
     assert table.headlines["stapo"].baselines == {"tiny": "grpo"}
+
+
+def test_baselines_that_answer_one_problem_in_one_half_give_no_headline(raw_study, tmp_path):
+    """The half that chooses the strongest has the problem, so the other half measures 0."""
+    compare = {"target": ["mine"], "baselines": ["grpo", "theirs"]}
+    study = parsed(raw_study, ["grpo", "theirs", "mine"], compare)
+    write_scores(tmp_path, study)
+    for method, benchmark in product(("grpo", "theirs"), study.run.benchmarks):
+        solved = (method, benchmark) == ("theirs", "chain-2")
+        answer(tmp_path, f"tiny/{method}/seed0", benchmark, lambda p, s=solved: 4 * (s and p == 0))
+    table = tabulated(tmp_path, study)
+    assert table.rows[2].cells["Avg"].value > 0
+    assert table.headlines == {"mine": None}
 
 
 def chosen(rows, **columns):

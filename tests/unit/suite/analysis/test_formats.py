@@ -4,7 +4,7 @@ import csv
 import io
 from math import nan
 
-from stapo.suite.analysis.formats import Column, Table, csv_text, render
+from stapo.suite.analysis.formats import Column, Table, csv_text, read_csv, render
 from stapo.suite.evaluation.statistics import Interval
 
 TABLE = Table(
@@ -40,6 +40,13 @@ def test_the_csv_has_all_digits_bounds_and_nothing_where_nothing_was_measured():
     assert rows[0] == ["Method", "Count", "Norm", "Norm, low", "Norm, high", "Share [%]"]
     assert rows[1] == ["G_R|P", "12345", "-0.12345679", "-0.25", "0.5", "1.5"]
     assert rows[2] == ["A & B <b>", "3", "2", "", "", ""]
+
+
+def test_what_is_read_is_what_was_written(tmp_path):
+    rows = [{"A": "-S2T", "+KL minus it": 1.5}, {"A": "135", "+KL minus it": None}]
+    path = tmp_path / "t.csv"
+    path.write_text(csv_text([rows[0], *(row.values() for row in rows)]))
+    assert read_csv(path, ["A"]) == rows
 
 
 def test_no_text_of_a_csv_is_a_formula_and_numbers_stay():
