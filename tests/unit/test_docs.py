@@ -35,7 +35,7 @@ def test_links_resolve_and_python_runs(page):
         names = {
             "logps": logps,
             "old_logps": logps.detach(),
-            "entropies": torch.rand(4, 6, generator=generator),
+            "old_entropies": torch.rand(4, 6, generator=generator),
             "advantages": torch.tensor([1.0, -1.0, 0.0, 2.0]),
             "mask": torch.ones(4, 6, dtype=torch.bool),
         }
