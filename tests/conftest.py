@@ -1,6 +1,7 @@
 """Fixtures of all tests: a small study as a dictionary, which each test may change, and a tiny model."""
 
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -43,3 +44,11 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def model(world: Path) -> Path:
     return world / "base"
+
+
+@pytest.fixture
+def folder(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory with a copy of the model, `weights`."""
+    shutil.copytree(model, tmp_path / "weights")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path

@@ -39,12 +39,6 @@ def huge_header(folder: Path) -> None:
     (folder / WEIGHTS).write_bytes(b"\xff" * 8 + (folder / WEIGHTS).read_bytes()[8:])
 
 
-def pickled(folder: Path) -> None:
-    """Keep the weights as a pickle alone."""
-    torch.save(load_file(folder / WEIGHTS), folder / "pytorch_model.bin")
-    (folder / WEIGHTS).unlink()
-
-
 def norm(value: torch.Tensor) -> Damage:
     """Return a damage that replaces the last norm."""
     return partial(weights, change=lambda held: held | {NORM: value})
@@ -101,7 +95,6 @@ UNREADABLE: dict[str, tuple[Damage, str]] = {
         "quantised weights cannot be trained",
     ),
     "own code": (partial(settings, auto_map=CLASSES), "needs its own Python code"),
-    "pickled weights": (pickled, "no weights; save them as safetensors"),
     "unknown architecture": (
         partial(settings, model_type="own"),
         "the architecture in its config.json is unknown",
@@ -120,6 +113,10 @@ UNREADABLE: dict[str, tuple[Damage, str]] = {
     "empty tokenizer": (partial(text, name="tokenizer.json", content="{}"), "cannot be loaded ("),
     "no template of Jinja": (
         partial(text, name=TEMPLATE, content="{% if %}"),
+        "its chat template fails",
+    ),
+    "failing template": (
+        partial(text, name=TEMPLATE, content="{{ messages[0].content + 1 }}"),
         "its chat template fails",
     ),
     "no template": (partial(without, name=TEMPLATE), "its chat template fails: it has none"),

@@ -6,7 +6,7 @@ of copied for every token, keys and values are not repeated for grouped queries,
 sorting the vocabulary.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import compress
 from random import Random
 from typing import Any
@@ -25,7 +25,7 @@ ROOM = 64
 """Tokens by which a cache grows."""
 FINISHED_SHARE = 0.1
 """Share of finished responses at which they leave the batch; a copy of the cache costs about one token."""
-SDPA = AttentionInterface()["sdpa"]
+SDPA: Callable[..., tuple[Tensor, None]] = AttentionInterface()["sdpa"]
 WARPERS = {
     TopPLogitsWarper: "top_p", TopKLogitsWarper: "top_k", TemperatureLogitsWarper: "temperature",
 }  # fmt: skip
@@ -84,10 +84,7 @@ def one_query_attention(
     """
     rows, heads, length, size = query.shape
     if length > 1:
-        several: tuple[Tensor, None] = SDPA(
-            module, query, key, value, attention_mask, scaling=scaling, **others
-        )
-        return several
+        return SDPA(module, query, key, value, attention_mask, scaling=scaling, **others)
     grouped = query.reshape(rows, key.shape[1], -1, size)
     attend = torch.nn.functional.scaled_dot_product_attention
     output = attend(grouped, key, value, attn_mask=attention_mask, scale=scaling)

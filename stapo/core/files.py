@@ -151,6 +151,13 @@ def read_json(path: Path) -> dict[str, Any]:
     return mapping
 
 
+def json_of(path: Path) -> dict[str, Any]:
+    """Return the mapping of a JSON file; empty if it cannot be read."""
+    with suppress(OSError, DamagedFileError):
+        return _mapping(content_of(path)) or {}
+    return {}
+
+
 def _mapping(data: bytes) -> dict[str, Any] | None:
     try:
         value = json.loads(data.decode())

@@ -7,6 +7,7 @@ needs an attention of its own, `PACKED`. A pass that gives the borders of its se
 B sequences of the batch, R sequences of the pass, P prompt and T response positions.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from inspect import signature
 from typing import Any
@@ -21,7 +22,7 @@ from stapo.core.head import log_probs_of
 
 IGNORED = -100
 """Label of positions that are not scored."""
-SDPA = AttentionInterface()["sdpa"]
+SDPA: Callable[..., tuple[Tensor, None]] = AttentionInterface()["sdpa"]
 TAKES_GROUPS = "enable_gqa" in signature(varlen_attn).parameters
 """Whether the kernel takes grouped queries; that of torch 2.11 does not: keys and values are repeated."""
 PACKED = "stapo_packed"
@@ -135,10 +136,7 @@ def packed_attention(
     are (R + 1,) int32, where each sequence starts, and N.
     """
     if cu_seq_lens_q is None or max_length_q is None:
-        masked: tuple[Tensor, None] = SDPA(
-            module, query, key, value, attention_mask, scaling=scaling, **others
-        )
-        return masked
+        return SDPA(module, query, key, value, attention_mask, scaling=scaling, **others)
     grouped = query.shape[1] != key.shape[1]
     if query.device.type != "cpu":
         # Under autocast queries and keys are float32, made by their norms; the kernel is no part of autocast.

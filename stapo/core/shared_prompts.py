@@ -134,10 +134,7 @@ def shared_attention(
     divides H.
     """
     if prompts is None:
-        masked: tuple[Tensor, None] = SDPA(
-            module, query, key, value, attention_mask, scaling=scaling, **others
-        )
-        return masked
+        return SDPA(module, query, key, value, attention_mask, scaling=scaling, **others)
     attend = partial(
         scaled_dot_product_attention, scale=scaling, enable_gqa=query.shape[1] != key.shape[1]
     )

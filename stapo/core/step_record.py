@@ -69,13 +69,6 @@ class StepRecord:
     """Phase -> duration in seconds."""
 
 
-NUMBERS = tuple(entry.name for entry in fields(StepRecord) if entry.type is float)
-COUNTS = tuple(entry.name for entry in fields(StepRecord) if entry.type is int)
-"""Fields by type, which all lines have."""
-MISMATCH_NUMBERS = tuple(entry.name for entry in fields(StepRecord) if entry.type == float | None)
-"""Fields that are only in lines of trainings whose rollouts are by vLLM or in bfloat16."""
-
-
 def as_line(record: StepRecord) -> dict[str, Any]:
     """Return a record as the JSON object of its line."""
     line = {entry.name: getattr(record, entry.name) for entry in fields(record)}

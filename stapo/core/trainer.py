@@ -38,7 +38,7 @@ from stapo.core.ranks import (
     whole_rollout,
 )
 from stapo.core.shared_prompts import SHARED, shared_forward
-from stapo.core.step_record import COUNTS, MISMATCH_NUMBERS, NUMBERS, ROLLOUT, UPDATE, StepRecord
+from stapo.core.step_record import ROLLOUT, UPDATE, StepRecord, as_line
 from stapo.core.update import Forward, accumulate_gradient, next_state, without_gradient
 
 TAKEN = (
@@ -398,8 +398,8 @@ class StapoTrainer(ResumableTrainer):
                 if tokens is not None:
                     self.on_tokens(tokens)
                 self.on_metrics(record)
-            for name in (*NUMBERS, *COUNTS, *MISMATCH_NUMBERS):
-                if name != "step" and (value := getattr(record, name)) is not None:
+            for name, value in as_line(record).items():
+                if name != "step" and not isinstance(value, dict):
                     logs[f"stapo/{name}"] = value
         super().log(logs, start_time)
 

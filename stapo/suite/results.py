@@ -1,12 +1,11 @@
 """How the results of a job were made, by the record of the job or by what they contain."""
 
 from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from stapo.core.checksums import changed_files
-from stapo.core.files import DamagedFileError, read_json
+from stapo.core.files import json_of
 from stapo.suite import paths
 from stapo.suite.job import Job
 from stapo.suite.jobs import STAGES
@@ -24,16 +23,13 @@ def made_by(job: Job) -> str | None:
     return _record(job).get("made_by")
 
 
-def is_outdated(job: Job) -> bool:
-    """Return whether results of a job are there that were made with other settings, by record or content."""
-    by_content = STAGES[job.stage].recorded(job, Path())
-    return made_by(job) not in (None, job.param) or by_content not in (None, job.fingerprint)
-
-
-def cause(job: Job) -> str:
-    """Return why the results of a job are outdated."""
-    is_unfinished = made_by(job) == UNFINISHED
-    return "the job that writes it has not ended" if is_unfinished else "made with other settings"
+def outdated(job: Job) -> str:
+    """Return why results of a job that are there are not those of its settings, by record or content."""
+    made, by_content = made_by(job), STAGES[job.stage].recorded(job, Path())
+    if made == UNFINISHED:
+        return "the job that writes it has not ended"
+    differs = made not in (None, job.param) or by_content not in (None, job.fingerprint)
+    return "made with other settings" if differs else ""
 
 
 def is_unchanged(job: Job) -> bool:
@@ -52,9 +48,7 @@ def is_unchanged(job: Job) -> bool:
 
 
 def _record(job: Job) -> dict[str, Any]:
-    with suppress(OSError, DamagedFileError):
-        return read_json(Path(job.record)) if job.written_files else {}
-    return {}
+    return json_of(Path(job.record)) if job.written_files else {}
 
 
 def missing_inputs(jobs: Iterable[Job]) -> list[str]:
@@ -72,14 +66,13 @@ def missing_inputs(jobs: Iterable[Job]) -> list[str]:
             )
         # The weights of one checkpoint are a part of what a job makes.
         elif source.stage != "weights" and made_by(source) not in (None, source.param):
-            made = cause(source)
             again = f"snakemake --forcerun {source.outputs[0]} --configfile STUDY"
             again += f"; by hand: {by_hand} --study STUDY"
-            lines.append(f"{source.outputs[0]}: {made}; make it again: {again}")
+            lines.append(f"{source.outputs[0]}: {outdated(source)}; make it again: {again}")
     return lines
 
 
-def is_summary(study: Study) -> bool:
+def has_tables_alone(study: Study) -> bool:
     """Return whether the main tables are here without the scores that they were made from, as in git."""
     tables = (
         paths.MAIN_TABLE.format(study=study.name, decoding=name) for name in study.run.decodings

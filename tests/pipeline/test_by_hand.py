@@ -12,17 +12,7 @@ from stapo.core.checksums import SUMS, file_sha256
 from stapo.core.files import read_jsonl
 from stapo.suite.publication.verify import verify
 from stapo.suite.records.responses import read_responses
-from stapo.suite.repository import ROOT
 from stapo.suite.training.launch import LAUNCHED, accelerate_command
-
-
-def test_a_reduced_study_runs_reruns_and_verifies(workspace):
-    assert workspace.jobs() == {}
-    folder = workspace.path / "results" / "smoke"
-    table = (folder / "tables" / "main-t1.0-p1.0.md").read_text()
-    assert all(name in table for name in ("GRPO", "20-Entropy", "JustRL", "STAPO"))
-    assert "<html" in (folder / "report.html").read_text()
-    python("-P", "-m", "stapo", "verify", folder, at=ROOT)
 
 
 def test_in_a_clone_without_raw_data_a_cell_is_made_again_to_the_same_responses(workspace):

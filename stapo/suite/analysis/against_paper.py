@@ -24,7 +24,6 @@ class PaperComparison(NamedTuple):
     ours: Interval
     """With its 95 % interval; the paper states none."""
     paper: float
-    difference: Interval
     changed: str
     """The study's changes of the method; empty without changes."""
 
@@ -42,13 +41,9 @@ def compare_with_paper(table: MainTable) -> list[PaperComparison]:
             continue
         for column, value in zip([*paper()["benchmarks"], AVERAGE], stated, strict=True):
             if column in row.cells and is_comparable(column):
-                labels, ours = (
-                    (reference["revision"], row.model, row.title, column),
-                    row.cells[column],
-                )
-                gap = Interval(ours.value - value, ours.low - value, ours.high - value)
-                changes = changed(study, row.method)
-                comparisons.append(PaperComparison(*labels, ours, value, gap, changes))
+                labels = reference["revision"], row.model, row.title, column
+                numbers, changes = (row.cells[column], value), changed(study, row.method)
+                comparisons.append(PaperComparison(*labels, *numbers, changes))
     return comparisons
 
 

@@ -32,7 +32,7 @@ from stapo.suite.analysis.tables.endpoints import primary_texts, published_prima
 from stapo.suite.analysis.values import read_values, values_of
 from stapo.suite.evaluation.statistics import AVERAGE, UNKNOWN, Interval
 from stapo.suite.records.scores import FAILURES
-from stapo.suite.results import is_summary
+from stapo.suite.results import has_tables_alone
 from stapo.suite.study import Study
 from stapo.suite.text import visible
 
@@ -96,7 +96,7 @@ AGAINST_PAPER: list[Column[PaperComparison]] = [
     Column("Benchmark", lambda cell: cell.what, text=True),
     Column("Ours", lambda cell: cell.ours),
     Column("Paper", lambda cell: cell.paper, ".2f"),
-    Column("Difference", lambda cell: cell.difference, "+.2f"),
+    Column("Difference", lambda cell: cell.ours.map(lambda end: end - cell.paper), "+.2f"),
     Column("Changed in the method", lambda row: row.changed, text=True),
 ]
 
@@ -183,7 +183,7 @@ def print_table(table: MainTable, console: Console) -> None:
 def show_study(study: Study) -> None:
     """Print the main tables, the primary endpoint, and the paths of tables, figures and report."""
     console = Console()
-    if is_summary(study):
+    if has_tables_alone(study):
         _print_published(study, console)
     else:
         artefacts = Artefacts(study)
@@ -219,7 +219,7 @@ def _print_published(study: Study, console: Console) -> None:
 
 def show_document(study: Study) -> dict[str, Any]:
     """Return the document of `stapo show --json`: the rows of values.csv, and the paths."""
-    if is_summary(study):
+    if has_tables_alone(study):
         values, notes = read_values(study.name), []
     else:
         artefacts = Artefacts(study)

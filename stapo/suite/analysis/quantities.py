@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from math import ceil, fsum
-from typing import TypeVar
 
 import numpy as np
 
@@ -37,7 +36,6 @@ from stapo.suite.reference import paper
 from stapo.suite.study import Study, TrainingRun
 from stapo.suite.study.study import families
 
-Read = TypeVar("Read")
 LATE = 0.1
 """Share of the steps that are the end of a training."""
 ROUNDING = 1e-5
@@ -88,15 +86,13 @@ def _need_papers(study: Study, models: Iterable[str]) -> None:
 # Entropy and silencing over the steps
 
 
-def _by_seed(
-    study: Study, model: str, method: str, read: Callable[[TrainingRun], Read]
-) -> list[Read]:
-    return [read(TrainingRun(model, method, seed)) for seed in study.run.seeds]
+def _runs(study: Study, model: str, method: str) -> list[TrainingRun]:
+    return [TrainingRun(model, method, seed) for seed in study.run.seeds]
 
 
 def _entropies(artefacts: Artefacts, model: str, method: str, name: str) -> list[float]:
-    trainings = _by_seed(artefacts.study, model, method, partial(entropy_of, artefacts))
-    return [getattr(numbers, name) for numbers in trainings]
+    runs = _runs(artefacts.study, model, method)
+    return [getattr(entropy_of(artefacts, run), name) for run in runs]
 
 
 def _entropy(artefacts: Artefacts, method: str, which: Sequence[str]) -> Iterator[Measured]:
@@ -164,10 +160,8 @@ def _levels(quantiles: Iterable[dict[float, float]]) -> tuple[list[float], float
 def _late_quantiles(artefacts: Artefacts, model: str, method: str) -> list[dict[float, float]]:
     """Return level -> quantile of the entropies in nats, mean over the last tenth of the steps, by seed."""
     last = ceil(LATE * artefacts.study.training.steps)
-    return [
-        {level: fsum(values[-last:]) / last for level, values in levels.items()}
-        for levels in _by_seed(artefacts.study, model, method, partial(quantiles_of, artefacts))
-    ]
+    quantiles = [quantiles_of(artefacts, run) for run in _runs(artefacts.study, model, method)]
+    return [{at: fsum(line[-last:]) / last for at, line in one.items()} for one in quantiles]
 
 
 def steps_with_few_silenced(artefacts: Artefacts, method: str) -> Iterator[Measured]:
@@ -175,14 +169,11 @@ def steps_with_few_silenced(artefacts: Artefacts, method: str) -> Iterator[Measu
     study = artefacts.study
     _need(study, [method])
     what = f"steps with less than {PAPER_SILENCED:g} % silenced [%]"
-
-    def share(run: TrainingRun) -> float:
-        few = values_of(artefacts, run, "silenced_fraction") < PAPER_SILENCED
-        return 100.0 * float(few.mean())
-
     for model in study.run.models:
-        estimate = statistics.mean_of_seeds(_by_seed(study, model, method, share))
-        yield Measured(model, what, estimate, ".1f")
+        runs = _runs(study, model, method)
+        lines = [values_of(artefacts, run, "silenced_fraction") for run in runs]
+        shares = [100.0 * float((line < PAPER_SILENCED).mean()) for line in lines]
+        yield Measured(model, what, statistics.mean_of_seeds(shares), ".1f")
 
 
 # Accuracy
@@ -334,8 +325,7 @@ def spurious_gradient(
                 low = tokens.numbers("entropy") < percentile(tokens.frame)
                 spurious = tokens.correct & tokens.rare & low
                 high = tokens.correct & ~tokens.rare & ~low
-            known = tokens.measured
-            estimate = relative(tokens.sample, tokens.known_norm, spurious & known, high & known)
+            estimate = relative(tokens.sample, tokens.norm, spurious, high)
             what = f"mean gradient norm{at_logits} of spurious tokens of {tokens.title}, {ABOVE}"
             yield Measured(tokens.model, what, estimate, "+.1f")
             if also and (at_weights := spurious_at_weights(artefacts, method, tokens.model)):

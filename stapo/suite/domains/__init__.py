@@ -8,7 +8,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
 from importlib import metadata
 from typing import Any
@@ -45,26 +45,16 @@ def environment() -> dict[str, str]:
     return {"PYTHONPATH": os.pathsep.join(folders), "PYTHONHASHSEED": "0"}
 
 
-def faults(asked: Sequence[Tasks]) -> list[list[str]]:
-    """Return for each mixture of tasks a line for each fault: of a name, a setting, or a task that is unsafe.
-
-    Raises:
-        ValueError: the library is missing.
-    """
-    lines: list[list[str]] = _ask("faults", asked) if asked else []
-    return lines
-
-
 def rows(tasks: Tasks, count: int, is_training: bool) -> list[dict[str, str]]:
     """Return rows with different questions, of each task in turn; no question is of both kinds.
 
     Raises:
-        ValueError: the library is missing, or it makes no such rows.
+        ValueError: the library is missing, or it makes no such rows; a line for each task with a fault.
     """
     made: list[dict[str, str]]
-    made, fault = _ask("rows", tasks, count, is_training)
-    if fault:
-        raise ValueError(fault)
+    made, faults = _ask(tasks, count, is_training)
+    if faults:
+        raise ValueError("\n".join(faults))
     return made
 
 

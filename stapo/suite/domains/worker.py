@@ -9,7 +9,6 @@ get only answers of characters with which nothing but numbers can be computed, o
 import hashlib
 import json
 import sys
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -30,11 +29,6 @@ SEEDS = {True: 0, False: 10**9}
 """Of trainings and benchmarks. The library adds the number of a problem."""
 NOT_SET = {"seed", "size", "data_file"}
 """Settings that no study has: rows are made here, of no other file."""
-
-
-def faults(asked: list[dict[str, dict[str, Any]]]) -> list[list[str]]:
-    """Return the faults of each mixture of tasks."""
-    return [[line for name in tasks if (line := _fault(name, tasks[name]))] for tasks in asked]
 
 
 def _fault(name: str, settings: dict[str, Any]) -> str | None:
@@ -61,11 +55,10 @@ def _fault(name: str, settings: dict[str, Any]) -> str | None:
 
 def rows(
     tasks: dict[str, dict[str, Any]], count: int, is_training: bool
-) -> tuple[list[dict[str, str]], str]:
-    """Return rows of each task in turn, and why there are none."""
-    for name, settings in tasks.items():
-        if fault := _fault(name, settings):
-            return [], fault
+) -> tuple[list[dict[str, str]], list[str]]:
+    """Return rows of each task in turn, and why there are none, such as each unknown name or setting."""
+    if faults := [line for name in tasks if (line := _fault(name, tasks[name]))]:
+        return [], faults
     seen: set[str] = set()
     made = []
     for index in range(MOST_TRIED * count):
@@ -80,11 +73,11 @@ def rows(
             kept = {"answer": entry["answer"], "metadata": entry["metadata"]}
             gold = canonical({"task": name, "settings": settings, **kept})
             if judge(gold, str(entry["answer"])) != "correct":
-                return [], f"{name}: its verifier rejects its own answer to {question[:60]!r}"
+                return [], [f"{name}: its verifier rejects its own answer to {question[:60]!r}"]
             made.append({"question": question, "answer": gold})
             if len(made) == count:
-                return made, ""
-    return [], f"there are only about {len(made)} different problems; ask for fewer rows"
+                return made, []
+    return [], [f"there are only about {len(made)} different problems; ask for fewer rows"]
 
 
 def _is_of_benchmarks(question: str) -> bool:
@@ -113,15 +106,11 @@ def _made(name: str, settings: str, seed: int) -> Any:
 
 
 def main(mode: str, memory_bytes: int, seconds: float) -> None:
-    """Answer requests `[function, argument, ...]`, or pairs of gold and answer."""
+    """Answer requests with the arguments of `rows`, or pairs of gold and answer."""
     answers = limited(memory_bytes)
     import reasoning_gym  # noqa: F401  Before the first request, whose time it is not.
 
-    if mode == "make":
-        functions: dict[str, Callable[..., Any]] = {"faults": faults, "rows": rows}
-        serve(answers, seconds, lambda name, *arguments: functions[name](*arguments))
-    else:
-        serve(answers, seconds, judge)
+    serve(answers, seconds, rows if mode == "make" else judge)
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from stapo.suite.records.responses import (
     stored,
     write_responses,
 )
-from stapo.suite.study.files import RowsFile
+from stapo.suite.study.files import Row
 from stapo.suite.study.schema import Decoding, EngineSettings, Evaluation
 
 COLUMNS = ("text", "num_tokens", "truncated")
@@ -40,8 +40,8 @@ class Benchmark:
     config: dict[str, Any]
     """Result of `benchmark_settings` of `stapo.suite.jobs.prepare`: the task and the number of samples."""
     output: Path
-    file: RowsFile | None = None
-    """File with its problems, if the task is not in `benchmarks/`."""
+    rows: Sequence[Row] | None = None
+    """Its problems, if the task is not in `benchmarks/`."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ def _asked(
     benchmark: Benchmark, prompter: Prompter, seed: int, determined_by: list[Any], work: Path
 ) -> _Asked:
     task = benchmark.config["task"]
-    records = benchmark.file.read() if benchmark.file else benchmark_rows(task["metadata"])
+    records = benchmark.rows or benchmark_rows(task["metadata"])
     rows = asked_of(task, records)
     prompts = [prompter.prompt_ids(question) for question, _ in rows]
     requests = [

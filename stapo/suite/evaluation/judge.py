@@ -170,26 +170,12 @@ def _read(text: str, units: bool) -> list[Any]:
     options: dict[str, Any] = {"extraction_mode": "first_match", "parsing_timeout": None}
     values: list[Any] = parse(rf"\boxed{{{text}}}", [latex], **options)
     return [
-        _replaced(value, sympy.Derivative, _symbol)
+        # Of dM/dt, which has no M in it, sympy makes 0.
+        _replaced(value, sympy.Derivative, lambda derivative: sympy.Symbol(str(derivative)))
         for value in values
         # Everything would be equal to a pole.
         if not (isinstance(value, sympy.Basic) and value.has(sympy.zoo, sympy.nan))
     ]
-
-
-def _symbol(derivative: Any) -> Any:
-    """Return a symbol for a derivative: of dM/dt, which has no M in it, sympy makes 0."""
-    return sympy.Symbol(str(derivative))
-
-
-def _imaginary(symbol: Any) -> Any:
-    r"""Return the imaginary unit for i, as in e^{i\pi/3}; math-verify reads it in 9 i alone."""
-    return sympy.I if symbol.name == "i" else None
-
-
-def _positive(symbol: Any) -> Any:
-    r"""Return a positive variable: Minerva \sqrt{4 \pi G \rho_{0} r_{0}^{2}} and #64, \sqrt{1/n}."""
-    return sympy.Symbol(symbol.name, positive=True)
 
 
 def _replaced(value: Any, kind: type, replacement: Callable[[Any], Any]) -> Any:
@@ -215,7 +201,12 @@ def _equal(expected: list[Any], actual: list[Any]) -> bool:
         for value in (*expected, *actual)
     ):
         return False
-    for replacement, sides in ((_imaginary, all), (_positive, any)):
+    for replacement, sides in (
+        # The imaginary unit, as in e^{i\pi/3}; math-verify reads it in 9 i alone.
+        (lambda symbol: sympy.I if symbol.name == "i" else None, all),
+        # Positive variables: Minerva \sqrt{4 \pi G \rho_{0} r_{0}^{2}} and #64, \sqrt{1/n}.
+        (lambda symbol: sympy.Symbol(symbol.name, positive=True), any),
+    ):
         new = [
             [_replaced(value, sympy.Symbol, replacement) for value in side]
             for side in (expected, actual)

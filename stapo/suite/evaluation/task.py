@@ -155,11 +155,6 @@ def reader_of(answer: Setting, sha256: str | None) -> Reader:
     return replace(built_in("boxed"), read=read)
 
 
-def benchmark_questions(task: Task) -> list[str]:
-    """Return the questions of a benchmark, for the overlap check."""
-    return [row["question"] for row in benchmark_rows(task["metadata"])]
-
-
 def asked_of(task: Task, rows: Sequence[Row]) -> list[tuple[str, str]]:
     """Return the question as a model reads it, and the gold answer, of each row of a benchmark."""
     instruction = instruction_of(task)

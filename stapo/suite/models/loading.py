@@ -23,7 +23,7 @@ from safetensors import SafetensorError, safe_open
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 from transformers.utils import logging
 
-from stapo.core.files import DamagedFileError, read_json
+from stapo.core.files import json_of
 from stapo.suite.study import StudyError
 from stapo.suite.study.files import TOKENIZER
 from stapo.suite.text import plain
@@ -85,13 +85,9 @@ def end_token_ids(tokenizer: Any, end_tokens: Sequence[str]) -> tuple[int, ...]:
 
 def set_aside(path: Path | str) -> dict[str, Any]:
     """Return the fields of `generation_config.json` that training and evaluation ignore; none if damaged."""
-    try:
-        fields = read_json(Path(path) / GENERATION)
-    except (OSError, DamagedFileError):
-        return {}
     return {
         key: value
-        for key, value in fields.items()
+        for key, value in json_of(Path(path) / GENERATION).items()
         # Responses are always sampled.
         if value is not None and key not in HARMLESS and (key, value) != ("do_sample", True)
     }

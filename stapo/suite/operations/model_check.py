@@ -70,8 +70,7 @@ def _unwritable(study: Study, model: str, source: TinyModel) -> Iterator[Line]:
 
     words = sorted(WORLDS[source.builder].vocabulary, key=len, reverse=True)
     text = re.compile(f"(?:{'|'.join(map(re.escape, words))})*")
-    files = {f"benchmarks.{name}": study.rows_file(name) for name in study.run.benchmarks}
-    rows = {place: file.read() for place, file in files.items() if file}
+    rows = {f"benchmarks.{name}": study.rows_of_file(name) or [] for name in study.run.benchmarks}
     if isinstance(study.data, FileData):
         rows["data"] = local_rows(study.data)
     for place, questions in rows.items():

@@ -28,7 +28,7 @@ from stapo.suite.exhibits import COLLAPSE, EXPLOSION
 from stapo.suite.job import Job, Jobs
 from stapo.suite.jobs import STAGES, jobs_of
 from stapo.suite.locks import holders
-from stapo.suite.results import cause, is_outdated, is_summary, is_unchanged
+from stapo.suite.results import has_tables_alone, is_unchanged, outdated
 from stapo.suite.study import Study
 from stapo.suite.study.reading import command_for
 from stapo.suite.text import COLOURS, plain
@@ -105,7 +105,7 @@ def print_status(study: Study, console: Console) -> bool:
     """Print one screen; return whether nothing failed."""
     jobs = progress(study)
     trainings = [job for job in jobs if job.stage == "train"]
-    if is_summary(study) and all(job.state == "waiting" for job in trainings):
+    if has_tables_alone(study) and all(job.state == "waiting" for job in trainings):
         console.print(Text(PUBLISHED.format(study=study.name)), soft_wrap=True)
         console.print(Text(f"to make it again: {command_for(study)}"), soft_wrap=True)
         return True
@@ -239,8 +239,8 @@ def _published(job: Job) -> tuple[str, str]:
     if missing:
         note = f"{Path(missing[0]).name} is missing" if len(missing) < len(written) else ""
         return "waiting", note
-    if is_outdated(job):
-        return "outdated", cause(job)
+    if reason := outdated(job):
+        return "outdated", reason
     newest = max((modified(Path(path)) for path in job.inputs), default=0.0)
     is_older = job.stage in DRAWN and min(written.values()) < newest
     if is_older and not is_unchanged(job):

@@ -12,7 +12,7 @@ from operator import attrgetter
 from pathlib import Path
 
 from stapo.suite.jobs import jobs_of
-from stapo.suite.results import is_outdated, is_unchanged
+from stapo.suite.results import is_unchanged, outdated
 from stapo.suite.study import Study
 
 SECOND = 10**9
@@ -37,7 +37,7 @@ def settle(study: Study) -> None:
             # Snakemake looks through weights that are missing, to what these were made from.
             is_whole = len(read[job]) == len(job.read_files)
             at_least = newest if is_whole else max(newest, before)
-            if is_outdated(job):
+            if outdated(job):
                 _set(job.written_files, min(read[job], default=min(times)) - SECOND)
             elif min(times) < at_least and is_unchanged(job):
                 _set(job.written_files, at_least)

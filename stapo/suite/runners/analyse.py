@@ -1,16 +1,15 @@
 """Draws tables, figures and the report, and records where their numbers come from."""
 
-from pathlib import Path
-
 from stapo.suite.job import Job, Jobs
 from stapo.suite.jobs.analyse import SHOWN
 from stapo.suite.runners import Resources, Runner
 
 
 def _draw(jobs: Jobs, selected: list[Job], resources: Resources) -> None:
+    from stapo.suite.analysis.artefacts import Artefacts
     from stapo.suite.analysis.drawing import DRAW
 
-    for path in DRAW[selected[0].stage](jobs.study, [job.name for job in selected], Path()):
+    for path in DRAW[selected[0].stage](Artefacts(jobs.study), [job.name for job in selected]):
         print(path)
 
 

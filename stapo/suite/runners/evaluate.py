@@ -29,7 +29,7 @@ def _generate(jobs: Jobs, selected: list[Job], resources: Resources) -> None:
             study.decodings[decoding],
             study.evaluation,
             [
-                Benchmark(name, job.rerun_on[name], Path(path), study.rows_file(name))
+                Benchmark(name, job.rerun_on[name], Path(path), study.rows_of_file(name))
                 for name, path in zip(job.rerun_on, job.outputs, strict=True)
             ],
             Path(paths.GENERATE_WORK.format(fingerprint=job.fingerprint)),

@@ -40,16 +40,13 @@ def check_overlap(study: Study) -> dict[str, Any]:
     Raises:
         StudyError: prompts of the study's own are problems of a benchmark.
     """
-    from stapo.suite.evaluation.task import benchmark_questions
+    from stapo.suite.evaluation.task import benchmark_rows
     from stapo.suite.training import prompts
 
-    files = {name: study.rows_file(name) for name in study.run.benchmarks}
-    questions = {
-        name: [row["question"] for row in file.read()]
-        if file
-        else benchmark_questions(study.task(name))
-        for name, file in files.items()
-    }
+    questions = {}
+    for name in study.run.benchmarks:
+        rows = study.rows_of_file(name) or benchmark_rows(study.task(name)["metadata"])
+        questions[name] = [row["question"] for row in rows]
     path = Path(paths.PROMPTS.format(study=study.name))
     return prompts.check_overlap(path, questions, isinstance(study.data, HubData))
 

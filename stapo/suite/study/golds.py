@@ -75,32 +75,24 @@ def domain_problems(study: Study) -> Iterator[Problem]:
     for name in study.run.benchmarks:
         given = study.benchmarks[name]
         if given.reasoning_gym:
-            place = "benchmarks", name, "reasoning_gym"
-            asked[place] = given.reasoning_gym, given.rows or 0, study.answer(name)
+            at = "benchmarks", name, "reasoning_gym"
+            asked[at] = given.reasoning_gym, given.rows or 0, study.answer(name)
     if isinstance(data := study.data, DomainData) and study.run.methods:
         reward = study.training.reward
         asked["data", "reasoning_gym"] = data.reasoning_gym, data.prompts, reward
-    try:
-        lines = domains.faults([tasks for tasks, *_ in asked.values()])
-    except ValueError as error:
-        yield next(iter(asked)), str(error)
+    if asked and (reason := domains.missing()):
+        yield next(iter(asked)), reason
         return
-    for (at, (tasks, count, setting)), faults in zip(asked.items(), lines, strict=True):
-        yield from ((at, fault) for fault in faults)
-        if not faults:
-            yield from _domain_rows(at, tasks, count, setting)
-
-
-def _domain_rows(place: Place, tasks: Tasks, count: int, setting: Setting) -> Iterator[Problem]:
-    try:
-        rows = domains.rows(tasks, min(count, TRIED), is_training=place[0] == "data")
-    except ValueError as error:
-        yield place, str(error)
-        return
-    faults = faulty_golds(setting, rows, is_rewarded=True) if is_built_in(setting) else {}
-    if len(faults) > MOST_LEFT_OUT * len(rows):
-        remedy = "training.reward" if place[0] == "data" else f"{place[0]}.{place[1]}.answer"
-        yield place, f"{summary(faults, rows)}; change {remedy}"
+    for place, (tasks, count, setting) in asked.items():
+        try:
+            rows = domains.rows(tasks, min(count, TRIED), is_training=place[0] == "data")
+        except ValueError as error:
+            yield from ((place, line) for line in str(error).splitlines())
+            continue
+        faults = faulty_golds(setting, rows, is_rewarded=True) if is_built_in(setting) else {}
+        if len(faults) > MOST_LEFT_OUT * len(rows):
+            remedy = "training.reward" if place[0] == "data" else f"{place[0]}.{place[1]}.answer"
+            yield place, f"{summary(faults, rows)}; change {remedy}"
 
 
 def gold_problems(study: Study) -> Iterator[Problem]:

@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain, product
-from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from pydantic import Field, PrivateAttr
@@ -14,7 +13,7 @@ from stapo.core.methods import BASELINES, METHODS, PARENTS, PARTS, TARGETS, Meth
 from stapo.core.methods.parts import Args
 from stapo.suite.answers import is_built_in, judged_by_task
 from stapo.suite.study.fields import EndTokens, Name, Strict
-from stapo.suite.study.files import RowsFile
+from stapo.suite.study.files import Row, pinned_rows
 from stapo.suite.study.functions import named
 from stapo.suite.study.method_settings import AllMethods, MethodSettings, origin_of, resolve
 from stapo.suite.study.schema import (
@@ -312,10 +311,10 @@ class Study(Strict):
         """Return whether all rows of a benchmark are asked, and not only the first."""
         return "first" not in self.task(benchmark)["metadata"]
 
-    def rows_file(self, benchmark: str) -> RowsFile | None:
-        """Return the file of a benchmark of the study's own, None for one of `benchmarks/`."""
+    def rows_of_file(self, benchmark: str) -> list[Row] | None:
+        """Return the rows of a benchmark that is a file, None for others."""
         settings = self.benchmarks[benchmark]
-        return RowsFile(Path(settings.file), settings.sha256 or "") if settings.file else None
+        return pinned_rows(settings.file, settings.sha256) if settings.file else None
 
     def unpinned(self) -> list[str]:
         """Return a line for each thing from the Hub that is not pinned to a commit or a checksum."""

@@ -15,7 +15,7 @@ from stapo.suite.answers import Setting
 from stapo.suite.hub import data_set
 from stapo.suite.models.worlds import training_problems
 from stapo.suite.study import StudyError
-from stapo.suite.study.files import RowsFile
+from stapo.suite.study.files import pinned_rows
 from stapo.suite.study.golds import MOST_LEFT_OUT, faulty_golds, summary
 from stapo.suite.study.schema import TrainingSettings
 from stapo.suite.study.sources import Data, DomainData, FileData, HubData, TinyData
@@ -97,7 +97,7 @@ def local_rows(data: DomainData | FileData | TinyData) -> list[dict[str, str]]:
             raise StudyError([f"data.reasoning_gym: {error}"]) from error
     if isinstance(data, TinyData):
         return [*tiny_prompts(data)]
-    return RowsFile(Path(data.file), data.sha256 or "").read()
+    return pinned_rows(data.file, data.sha256)
 
 
 def checksum(records: Sequence[Mapping[str, Any]]) -> str:

@@ -64,6 +64,8 @@ SHARDED = [
     *("--config_file", FSDP, "--main_process_port", "0"),
 ]
 """Two processes under FSDP2, at any free port."""
+REPLICAS = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+"""Two processes with the whole model each, exchanging gradients; `accelerate launch --cpu` starts one."""
 
 pytestmark = pytest.mark.slow
 
@@ -95,18 +97,6 @@ def alone(world, tmp_path_factory) -> Path:
     return out
 
 
-def replicas(world: Path, out: Path, masks: Path) -> None:
-    """Two processes with the whole model each, exchanging gradients; `accelerate launch --cpu` starts one."""
-    ranks = "--standalone", "--nproc-per-node", "2"
-    launch = [sys.executable, "-m", "torch.distributed.run", *ranks]
-    finish(start(launch, world, out, masks, *CASES))
-
-
-def packed(world: Path, out: Path, masks: Path) -> None:
-    """Two processes under FSDP2 whose passes have no padding, unlike those of one process."""
-    finish(start(SHARDED, world, out, masks, *CASES, PACKED="1"))
-
-
 def border_distance(case: str, seen: dict[str, torch.Tensor]) -> torch.Tensor:
     """Return how far each token is from a border of the selection: nats of entropy, or of log p."""
     args, mask = METHODS[case].arguments_of("selection"), seen["mask"]
@@ -123,14 +113,16 @@ def border_distance(case: str, seen: dict[str, torch.Tensor]) -> torch.Tensor:
 
 
 @pytest.mark.rounding
-@pytest.mark.parametrize("launch", [replicas, packed])
-def test_two_ranks_compute_what_one_computes(world, alone, tmp_path, launch):
-    """To rounding: sums over tokens and ranks are taken in another order."""
-    launch(world, tmp_path, alone)
+@pytest.mark.parametrize(
+    ("launch", "packed"), [(REPLICAS, "0"), (SHARDED, "1")], ids=["replicas", "packed"]
+)
+def test_two_ranks_compute_what_one_computes(world, alone, tmp_path, launch, packed):
+    """To rounding: sums over tokens and ranks are taken in another order, and one process pads."""
+    finish(start(launch, world, tmp_path, alone, *CASES, PACKED=packed))
     for case in CASES:
         seal = json.loads((tmp_path / case / "work" / "checkpoint-6" / SEAL).read_text())
         assert seal["num_processes"] == 2
-        assert seal["layout"] == ("whole states" if launch is replicas else "FSDP")
+        assert seal["layout"] == ("whole states" if launch is REPLICAS else "FSDP")
         one, two = (load_file(out / case / SAVED) for out in (alone, tmp_path))
         assert one.keys() == two.keys()
         for step in range(6):

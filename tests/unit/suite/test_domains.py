@@ -164,12 +164,11 @@ def test_rows_are_the_same_in_each_process_and_no_question_is_trained_and_asked(
 
 @needs_library
 def test_unknown_names_and_unsafe_tasks_are_refused():
-    wrong = [{"countdwn": {}}, {"countdown": {"numbers": 3}}, {"countdown": {"min_numbers": 0}}]
-    told = domains.faults([*wrong, {"simple_integration": {}}, {"countdown": {}}])
-    assert [len(lines) for lines in told] == [1, 1, 1, 1, 0]
-    for (line, *_), word in zip(
-        told, ("countdown?", "min_numbers", "greater", "Python"), strict=False
-    ):
+    wrong = {"countdwn": {}, "countdown": {"numbers": 3}, "dice": {"num_dice": 0}}
+    with pytest.raises(ValueError, match="countdown") as caught:
+        domains.rows({**wrong, "simple_integration": {}, "chain_sum": {}}, 1, is_training=True)
+    told = str(caught.value).splitlines()
+    for line, word in zip(told, ("countdown?", "min_numbers", "gte 1", "Python"), strict=True):
         assert word in line
 
 

@@ -127,7 +127,8 @@ def share(sample: Sample, part: Mask, whole: Mask) -> Interval:
 
 
 def mean(sample: Sample, y: Array, part: Mask) -> Interval:
-    """Return the mean of y over the tokens of a class."""
+    """Return the mean of y over the tokens of a class where it is known, which is not nan."""
+    part = part & ~np.isnan(y)
     return ratio(sample, np.where(part, y, 0.0), part.astype(float))
 
 
@@ -146,7 +147,9 @@ def ratio(sample: Sample, y: Array, x: Array, part: Mask | None = None) -> Inter
 
 
 def relative(sample: Sample, y: Array, part: Mask, against: Mask) -> Interval:
-    """Return by how many percent the mean of y in a class exceeds that in another."""
+    """Return by how many percent the mean of y in a class exceeds that in another, where it is known."""
+    part, against = (mask & ~np.isnan(y) for mask in (part, against))
+    y = np.nan_to_num(y)
     our_size, their_size = total(sample, part), total(sample, against)
     if not our_size or not their_size:
         return UNKNOWN

@@ -94,16 +94,6 @@ class Recorded:
         """Norm of the surrogate's gradient at the logits; 0 where clipped or A = 0, nan where unknown."""
         return np.sqrt(self.numbers("gradient_norm_sq"))
 
-    @property
-    def measured(self) -> Mask:
-        """Tokens whose gradient norm is known."""
-        return ~np.isnan(self.norm)
-
-    @cached_property
-    def known_norm(self) -> Array:
-        """The norm, 0 where unknown."""
-        return np.where(self.measured, self.norm, 0.0)
-
     def numbers(self, column: str) -> Array:
         """Return a column as numbers, nan where it is null."""
         return self.frame[column].to_numpy(dtype=float, na_value=np.nan)
@@ -131,6 +121,8 @@ class Tokens:
     recording: Recorded
     name: str
     mask: Mask
+    whole: Mask
+    """Tokens in which they have a share, such as those with the same sign of A."""
 
     @property
     def model(self) -> str:
@@ -147,6 +139,11 @@ class Tokens:
         """Of the recording."""
         return self.recording.sample
 
+    @cached_property
+    def share(self) -> Interval:
+        """Share in the whole."""
+        return estimates.share(self.sample, self.mask, self.whole)
+
 
 @dataclass(frozen=True)
 class Quadrant(Tokens):
@@ -154,35 +151,24 @@ class Quadrant(Tokens):
 
     advantage: str
     """Sign of A, "> 0" or "< 0"."""
-    whole: Mask
-    """(n,) tokens with the same sign of A."""
-    rare: bool
-    sure: bool
-
-    @cached_property
-    def share(self) -> Interval:
-        """Share in the tokens with the same sign of A."""
-        return estimates.share(self.sample, self.mask, self.whole)
 
     @cached_property
     def norm(self) -> Interval:
         """Mean norm of the gradient."""
-        known, norm = self.recording.measured, self.recording.known_norm
-        return estimates.mean(self.sample, norm, self.mask & known)
+        return estimates.mean(self.sample, self.recording.norm, self.mask)
 
     @cached_property
     def against(self) -> Interval:
         """Percent by which the norm exceeds that of high probability and entropy; nan for this one."""
         if self.name == QUADRANTS[-1]:
             return UNKNOWN
-        known, norm = self.recording.measured, self.recording.known_norm
         last = self.whole & ~self.recording.rare & ~self.recording.sure
-        return estimates.relative(self.sample, norm, self.mask & known, last & known)
+        return estimates.relative(self.sample, self.recording.norm, self.mask, last)
 
     @cached_property
     def gradient_share(self) -> Interval:
         """Share in the sum of squared norms; its interval ends at 1, and none is without a record."""
-        squares = np.where(self.whole, self.recording.known_norm**2, 0.0)
+        squares = np.nan_to_num(np.where(self.whole, self.recording.norm**2, 0.0))
         inside = np.where(self.mask, squares, 0.0)
         fraction = estimates.ratio(self.sample, inside, squares, self.mask)
         return replace(fraction, high=min(fraction.high, 1.0))
@@ -203,7 +189,7 @@ def quadrants(recording: Recorded, signs: Sequence[str] = ("> 0",)) -> list[Quad
             mask: Mask = whole & (recording.rare == rare) & (recording.sure == sure)
             # S2T silences none with A < 0.
             name = name if sign == "> 0" else name.removesuffix(SILENCED)
-            rows.append(Quadrant(recording, name, mask, sign, whole, rare, sure))
+            rows.append(Quadrant(recording, name, mask, whole, sign))
     return rows
 
 

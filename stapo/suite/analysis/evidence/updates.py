@@ -1,7 +1,6 @@
 """What single updates changed: quantities of an update, their means over base models, and the lemma."""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from math import nan
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,33 +9,21 @@ from numpy.typing import NDArray
 from stapo.suite.analysis.artefacts import Artefacts
 from stapo.suite.evaluation.statistics import Interval, mean_of_seeds
 from stapo.suite.records.arms import ARMS, SILENCED
-from stapo.suite.records.interventions import ArmRecord, Repetition
+from stapo.suite.records.interventions import Repetition
 from stapo.suite.study import Study
 
 Values = NDArray[Any]
-Quantity = Callable[[Repetition, ArmRecord], float]
-QUANTITIES: dict[str, tuple[str, Quantity]] = {
-    "entropy": ("Entropy [nats]", lambda repetition, arm: arm.entropy - repetition.entropy),
-    "entropy_resampled": (
-        "Entropy, sampled anew [nats]",
-        lambda repetition, arm: arm.entropy_resampled - repetition.entropy,
-    ),
-    "entropy_rollout": (
-        "Entropy, own rollout [nats]",
-        lambda repetition, arm: arm.entropy_rollout - repetition.entropy_rollout,
-    ),
-    "tail_mass": (
-        "Tail mass",
-        lambda repetition, arm: (
-            nan if arm.tail_mass is None else arm.tail_mass - (repetition.tail_mass or 0.0)
-        ),
-    ),
-    "reward": ("Reward", lambda repetition, arm: arm.reward - repetition.reward),
-    "gradient_norm": ("Gradient norm", lambda repetition, arm: arm.gradient_norm),
-    "cosine": ("Cosine", lambda repetition, arm: arm.cosine),
-    "kl": ("KL [nats per token]", lambda repetition, arm: arm.kl),
+QUANTITIES: dict[str, tuple[str, str]] = {
+    "entropy": ("Entropy [nats]", "entropy"),
+    "entropy_resampled": ("Entropy, sampled anew [nats]", "entropy"),
+    "entropy_rollout": ("Entropy, own rollout [nats]", "entropy_rollout"),
+    "tail_mass": ("Tail mass", "tail_mass"),
+    "reward": ("Reward", "reward"),
+    "gradient_norm": ("Gradient norm", ""),
+    "cosine": ("Cosine", ""),
+    "kl": ("KL [nats per token]", ""),
 }
-"""Name -> heading, and number of an update; entropies, tail mass and rewards are changes by the update."""
+"""Number of an update -> heading, and number of the repetition of which it is a change; empty: of none."""
 
 
 class Updates(NamedTuple):
@@ -57,9 +44,12 @@ class Updates(NamedTuple):
         """Return the mean of a quantity, or of its difference from that of another arm or method."""
 
         def value(repetition: Repetition) -> float:
-            made, (_, compute) = getattr(repetition, kind), QUANTITIES[quantity]
-            reference = compute(repetition, made[minus]) if minus else 0.0
-            return compute(repetition, made[self.name]) - reference
+            made, (_, before) = getattr(repetition, kind), QUANTITIES[quantity]
+            numbers = [getattr(made[name], quantity) for name in (self.name, minus) if name]
+            # A tail mass of None is nan.
+            first = np.array(getattr(repetition, before) if before else 0.0, float)
+            ours, *reference = np.array(numbers, float) - first
+            return float(ours - sum(reference))
 
         return self.over_units(value)
 

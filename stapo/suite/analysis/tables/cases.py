@@ -53,7 +53,7 @@ def make(artefacts: Artefacts) -> Table:
 
 def cases(recording: Recorded) -> Iterator[Any]:
     """Yield the cases of one method and model, the largest norms first: rows of the records, and more."""
-    norms = np.where(recording.silenced & recording.measured, recording.norm, 0.0)
+    norms = np.nan_to_num(np.where(recording.silenced, recording.norm, 0.0))
     shuffled = recording.shuffled(recording.silenced)
     largest = shuffled[np.argsort(-norms[shuffled], kind="stable")][:LARGEST]
     others = [place for place in shuffled if place not in largest][:RANDOM]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from stapo.suite.analysis.artefacts import Artefacts
-from stapo.suite.analysis.evidence.estimates import Mask, ratio, share
+from stapo.suite.analysis.evidence.estimates import Mask, ratio
 from stapo.suite.analysis.evidence.recorded import Recorded, Tokens, notes_of, with_pooled
 from stapo.suite.analysis.formats import METHOD, MODEL, NAME, Column, Table, estimated
 from stapo.suite.evaluation.statistics import Interval
@@ -21,11 +21,6 @@ class Source(Tokens):
 
     acts: bool
     """Whether they have a gradient; otherwise the change is the one that they would have brought."""
-
-    @property
-    def share(self) -> Interval:
-        """Share in all tokens."""
-        return share(self.sample, self.mask, np.ones_like(self.mask))
 
     @property
     def change(self) -> Interval:
@@ -62,7 +57,8 @@ def sources(recording: Recorded, study: Study) -> list[Source]:
         "not kept": (~kept, False),
         "in responses of full length": (acts & truncated, True),
     }
-    return [Source(recording, name, mask, acts=act) for name, (mask, act) in masks.items()]
+    whole = np.ones_like(kept)
+    return [Source(recording, name, mask, whole, act) for name, (mask, act) in masks.items()]
 
 
 def make(artefacts: Artefacts) -> Table:

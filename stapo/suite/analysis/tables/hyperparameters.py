@@ -29,11 +29,6 @@ class Setting(NamedTuple):
     elsewhere: str
 
     @property
-    def papers(self) -> str:
-        """The paper's value, as text."""
-        return "not stated" if self.stated is None else _shown(self.stated)
-
-    @property
     def source(self) -> str:
         """Where our value comes from, and what others say."""
         remark = f"; {self.elsewhere}" if self.elsewhere else ""
@@ -43,9 +38,9 @@ class Setting(NamedTuple):
         return f"{verdict} [{CONFIDENCE[self.letter]}]{remark}"
 
 
-def _shown(value: Any) -> str:
+def _shown(value: Any, none: str = "off") -> str:
     if value is None:
-        return "off"
+        return none
     if isinstance(value, float):
         return f"{value:g}"
     # A function in a file, or a marker before an answer, keeps its underscores.
@@ -56,7 +51,7 @@ COLUMNS: list[Column[Setting]] = [
     Column("Setting", lambda row: row.name.replace("_", " "), text=True),
     Column("Methods", lambda row: row.methods, text=True),
     Column("This study", lambda row: _shown(row.ours), text=True),
-    Column("Paper", lambda row: row.papers, text=True),
+    Column("Paper", lambda row: _shown(row.stated, "not stated"), text=True),
     Column("Source", lambda row: row.source, text=True),
 ]
 

@@ -26,9 +26,6 @@ TOUCHED = "what the method silences, weights or penalises"
 class Row(Tokens):
     """Some tokens of one method and model."""
 
-    whole: Mask
-    """Tokens with the same sign of A, or all."""
-
     def share_of(self, *marks: str) -> Interval:
         """Return the share of some marks among these tokens."""
         return share(self.sample, self.mask & marked(self.recording, *marks), self.mask)

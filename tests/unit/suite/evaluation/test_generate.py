@@ -166,13 +166,3 @@ def test_models_without_full_attention_draw_the_same(model, decoding, monkeypatc
     # Rounding differs; a draw that lies that close is another one, hardly ever.
     assert sum(x == y for x, y in zip(ours, theirs, strict=True)) >= 29
     assert len({response.text for response in ours}) > 20
-
-
-def test_nothing_comes_from_the_models_generation_config(model, tmp_path):
-    changed = Path(shutil.copytree(model, tmp_path / "model"))
-    config = {"do_sample": True, "temperature": 0.01, "top_k": 1, "max_new_tokens": 2}
-    (changed / "generation_config.json").write_text(json.dumps(config))
-    answer(model, tmp_path / "a")
-    answer(changed, tmp_path / "b")
-    a, b = (read_jsonl(tmp_path / n / "chain-2.jsonl") for n in "ab")
-    assert a == b

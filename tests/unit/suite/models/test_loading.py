@@ -99,12 +99,3 @@ def test_a_directory_that_is_missing_is_not_looked_for_on_the_hub(tmp_path, monk
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(StudyError, match=r"no tokenizer\.json; give the directory of a whole"):
         load_tokenizer(tmp_path)
-
-
-def test_a_chat_template_that_fails_is_a_line(model, tmp_path):
-    shutil.copytree(model, tmp_path / "model")
-    template = tmp_path / "model" / "chat_template.jinja"
-    for text in ("{{ raise_exception('no users') }}", "{{ messages[0].content + 1 }}", "{% if %}"):
-        template.write_text(text)
-        with pytest.raises(StudyError, match="its chat template fails: "):
-            load_tokenizer(tmp_path / "model")

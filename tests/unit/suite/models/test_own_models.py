@@ -25,14 +25,6 @@ run: {models: [own]}
 """
 
 
-@pytest.fixture
-def folder(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    shutil.copytree(model, tmp_path / "weights")
-    (tmp_path / "mine.yaml").write_text(STUDY)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 def read(folder: Path, settings: str = "path: weights") -> Study:
     (folder / "mine.yaml").write_text(STUDY.replace("path: weights", settings))
     return read_study(folder / "mine.yaml")

@@ -29,11 +29,9 @@ ROWS = [
 
 
 @pytest.fixture
-def folder(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    shutil.copytree(model, tmp_path / "weights")
-    (tmp_path / "solutions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+def folder(folder: Path) -> Path:
+    (folder / "solutions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    return folder
 
 
 def read(folder: Path, settings: str = "batch: 8, learning_rate: 1.0e-3") -> Study:

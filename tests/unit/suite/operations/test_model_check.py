@@ -1,7 +1,6 @@
 """A model's folder is read before a training, as the training will."""
 
 import os
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +12,6 @@ from stapo.suite.operations.check import check_document
 from stapo.suite.study import StudyError, read_study
 
 STUDY = "extends: smoke\nname: mine\nmodels: {own: {path: weights}}\nrun: {models: [own]}\n"
-
-
-@pytest.fixture
-def folder(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    shutil.copytree(model, tmp_path / "weights")
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
 
 
 def check(folder: Path, **changes: Any) -> list[str]:
