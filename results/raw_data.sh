@@ -9,7 +9,7 @@ marked | marked-both | marked-controls) commits=a9dc0253 ;;
 marked-h200 | marked-random-reward) commits=4741872f ;;
 marked-adaptive) commits=687fe9a1 ;;
 marked-doses) commits="14544ae1 db8ae823 13023c36:marked-paper" ;;
-marked-targets) commits=edb69faf ;; # Not complete: see its study file.
+marked-targets) commits=77dad26f ;; # Not complete: see its study file.
 marked-rivals) commits="0fa7b285 51d415cf" ;;
 marked-off-policy | marked-twins | marked-h200-twins) commits=b0471dea ;;
 smollm2-s2t | smollm2-s2t-again | domain-letters | domain-sums | domain-syllogisms) commits=726c187d ;;
@@ -32,4 +32,7 @@ for commit in $commits; do
     git archive "${commit%%:*}" "results/$name" |
         tar -x --strip-components=2 --skip-old-files --exclude=report.html --exclude=figures -C "results/$1"
 done
-echo "next: stapo verify results/$1"
+case $1 in
+domain-*) echo "next: make domains; stapo verify results/$1" ;;
+*) echo "next: stapo verify results/$1" ;;
+esac
