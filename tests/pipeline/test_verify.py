@@ -225,6 +225,7 @@ def test_a_finished_study_holds_wherever_it_lies(published):
 
     study_changed(change)(published)
     in_attempts(change)(published)
+    said_of_score(study="its former name")(published)
     summed(published)
     # As if this figure came after the study.
     for figure in (published / "figures").glob("reward_entropy.*"):

@@ -81,9 +81,12 @@ def run_checks(trainer: Trainer, method_name: str) -> list[Check]:
         name: str, batch: MiniBatch, partition: Partition, method: Method, expected: Update
     ) -> Check:
         try:
-            actual = trainer(batch, partition, method)
+            actual: Any = trainer(batch, partition, method)
         except Exception as error:  # Any exception of a trainer is a failed check.
             return Check(name, False, f"{type(error).__name__}: {error}".splitlines()[0][:120])
+        if not isinstance(actual, Update):
+            found = type(actual).__name__
+            return Check(name, False, f"expected Update(loss, gradient), found {found}")
         return _compared(name, actual, expected)
 
     checks = [
@@ -92,8 +95,10 @@ def run_checks(trainer: Trainer, method_name: str) -> list[Check]:
     ]
     batch, method = probe(method_name), METHODS[method_name]
     try:
-        expected = trainer(batch, whole(batch), method)
+        expected: Any = trainer(batch, whole(batch), method)
     except Exception:  # The checks above report it; there is nothing to compare with.
+        return checks
+    if not isinstance(expected, Update):
         return checks
     checks += [
         check(name, batch, partition, method, expected) for name, partition in PARTITIONS.items()

@@ -36,6 +36,8 @@ def preview(reference: str, study: Study, console: Console) -> None:
 
     The module of `FILE.py:function` is executed; the trainings of the study are finished.
     """
+    if ":" not in reference:
+        raise StudyError([f"{reference}: expected FILE.py:function"])
     method = replace(
         METHODS["justrl"],
         title=named(reference),

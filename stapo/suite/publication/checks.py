@@ -61,7 +61,7 @@ ROUNDING = 1e-6
 """Relative tolerance of sums."""
 LISTS = ("models", "methods", "seeds", "decodings", "benchmarks")
 METADATA, PROMPTS, OVERLAP = "data/prompts.json", "data/prompts.jsonl", "data/overlap.json"
-UNREPEATED = {"provenance", "engine", "differs_from_math_verify", "differs_from_reward"}
+UNREPEATED = {"study", "provenance", "engine", "differs_from_math_verify", "differs_from_reward"}
 """Of a score file: what only those who made it can say, or what is checked otherwise."""
 Grades = dict[tuple[str, str | None], Grade]
 """Gold answer and answer -> grade: equal ones are graded once."""
@@ -294,6 +294,7 @@ def origin_errors(results: Results) -> Errors:
         stated = dict(read_identity(results.root / path))
         digest = results.digest((results.root / responses).resolve())
         expected = {**cell(jobs, job), "responses": digest}
+        del expected["study"]  # Its name determines nothing, and may have changed.
         engines = engines_of(results.responses(job))
         if stated.get("engine") != " and ".join(engines) or not engines[0].startswith(package):
             expected["engine"] = f"{package.strip()}, as of the responses: {engines}"

@@ -74,6 +74,13 @@ def selection_arguments(reference: str, given: Arguments) -> Arguments:
     takes = f"has no such argument; it takes {', '.join(defaults) or 'none'}"
     unknown = [key for key in given if key not in defaults]
     errors += [f"selection_args.{key}: {named(reference)} {takes}" for key in unknown]
+    for key in sorted(given.keys() & usable.keys()):
+        if isinstance(given[key], str) != isinstance(usable[key], str):
+            expected = "a text" if isinstance(usable[key], str) else "a number"
+            errors.append(f"selection_args.{key}: expected {expected}, as its default in {name}")
+    if len([*taken.posonlyargs, *taken.args]) < TABLES and not taken.vararg:
+        message = f"{function} takes too few arguments; the first {TABLES} are"
+        errors.append(f"{name}: {message} logps, entropies, advantages and mask")
     if errors:
         raise StudyError(errors)
     return {**usable, **given}

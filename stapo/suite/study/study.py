@@ -374,7 +374,7 @@ def families(study: Study) -> list[Family]:
         for name in study.run.methods:
             method = study.method(name)
             taken = method.arguments_of("selection")
-            if argument in taken:
+            if isinstance(taken.get(argument), int | float):
                 others = {key: value for key, value in vars(method).items() if key not in names}
                 others["effective"] = {**method.effective, argument: None}
                 key = canonical([others, study.training_of(name).model_dump()])

@@ -160,6 +160,9 @@ def test_finding_and_reporting(tmp_path, monkeypatch):
     lines, holds = report(found, "mine:update", method)
     assert (lines[0], holds) == ("mine:update as stapo", False)
     assert lines[-1] == "conventions: ValueError: [red]no"
+    lines, holds = report(lambda *_: None, "without a return", "stapo")
+    said = any("expected Update(loss, gradient), found NoneType" in line for line in lines)
+    assert (said, holds) == (True, False)
     lines, holds = report(trainer, "right", "stapo")
     assert (lines[-1], holds) == ("divisor: kept tokens of the mini-batch", True)
     for name in ("mine:other", "no_such_module:f", "mine:number"):

@@ -128,6 +128,10 @@ TABLE = [
         ("absent.py", "absent.py: No such file"), ("nul.py", "nul.py: not Python: source code"))),
     ("methods: {own: {base: stapo, selection: 'inf.py:f'}}\nrun: {methods: [own]}", [
         "methods.own.selection: inf.py: argument tau of f needs a default that is a finite number"]),
+    ("methods: {own: {base: justrl, selection: 'few.py:f', selection_args: {tau_p: x}}}\n"
+        "run: {methods: [own]}", [
+        "methods.own.selection: selection_args.tau_p: expected a number, as its default in few.py",
+        "methods.own.selection: few.py: f takes too few arguments; the first 4 are logps, entropies,"]),
     *((f"training:\n  steps: {value}", [f"s.yaml:4: not YAML: '{value.split()[-1]}': "])
       for value in ("!!bool maybe", "!!int abc", "2026-13-45", "!!float x")),
     *((f"{key}: 3", ["s.yaml:3: a key that is no text; put it in quotes"]) for key in
@@ -161,6 +165,7 @@ def test_every_error_is_a_line(tmp_path, monkeypatch, text, lines):
     whole = text if isinstance(text, bytes) else f"{HEAD}{text}\n".encode()
     Path("s.yaml").write_bytes(whole)
     Path("nul.py").write_text("\0")
+    Path("few.py").write_text("def f(logps, entropies, mask, *, extra=1, tau_p=0.002): pass")
     Path("inf.py").write_text(f"def f(logps, entropies, advantages, mask, tau={10**400}): pass")
     errors = errors_of(Path("s.yaml"))
     assert len(errors) == len(lines), errors
