@@ -80,11 +80,19 @@ JsonOption = Annotated[
 
 def study_of(path: Path) -> "Study":
     """Return the study of a file, as somebody wrote it or as Snakemake resolved it, or of a name."""
+    from stapo.suite.repository import STUDIES
+    from stapo.suite.study.loader import StudyError
     from stapo.suite.study.reading import read_resolved, read_study, shipped
+    from stapo.suite.text import did_you_mean
 
     if path.suffix == ".json":
         return read_resolved(path)
-    return read_study(path if os.path.isfile(path) else shipped(str(path)) or path)
+    file = path if os.path.isfile(path) else shipped(str(path))
+    if file is None and not path.suffix and not os.path.exists(path):
+        near = did_you_mean(str(path), (study.stem for study in STUDIES.rglob("*.yaml")))
+        message = f"{path}: no such file, and no study of this name in workflows/studies; {near}"
+        raise StudyError([message.rstrip("; ")])
+    return read_study(file or path)
 
 
 @app.command()

@@ -35,6 +35,7 @@ def run(tmp_path, monkeypatch, capsys):
     ("arguments", "code", "line"),
     [
         ("check nope.yaml", 2, "nope.yaml: No such file or directory"),
+        ("check smok", 2, "no study of this name in workflows/studies; did you mean smoke?"),
         (f"run nope --study {SMOKE}", 2, "stage: unknown name 'nope'; known: "),
         (f"run train tiny/nope --study {SMOKE}", 2, "train: unknown job 'tiny/nope'; known: tiny"),
         (f"run train --study {SMOKE}", 2, "results/smoke/models/tiny/base.json: missing; make it"),
