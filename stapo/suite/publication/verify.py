@@ -6,16 +6,17 @@ cannot find somebody who recomputes everything; see `LIMITS`. The folder is some
 executed or printed as it is, and nothing is read before `folder.admit` has looked at its kind and size.
 """
 
+import re
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 from stapo.core.checksums import SUMS, file_sha256
-from stapo.core.files import read_json
+from stapo.core.files import DamagedFileError, read_json
 from stapo.suite import domains, paths, sandbox
 from stapo.suite.answers import is_built_in, judged_by_task
 from stapo.suite.jobs import jobs_of
@@ -138,15 +139,19 @@ def opened(folder: Path) -> Iterator[tuple[Results, list[str]]]:
 
 def guarded(check: Callable[[Results], Errors], results: Results) -> Errors:
     """Yield what a check finds; a file that it cannot make sense of is a finding."""
+    # Files are read by the path results/STUDY in temporary directories, which are gone when this is read.
+    at = re.compile(
+        rf"/[^\s:'\"]*/{re.escape(paths.RESULTS.format(study=results.study.name))}(?=/)"
+    )
+    shown = partial(at.sub, lambda _: str(results.folder))
     try:
-        yield from check(results)
+        yield from map(shown, check(results))
     except UNREADABLE as error:
-        # The text of an OSError names the file, its representation does not.
-        message = str(error) if isinstance(error, OSError) else repr(error)
-        # Read by the path results/STUDY in a temporary directory, which is gone when this is read.
-        at = str(results.root / paths.RESULTS.format(study=results.study.name))
-        message = message.replace(at, str(results.folder))
-        yield f"something is missing, truncated or corrupt: {message}"
+        # The text of these names the file, their representation does not, or in Python's words.
+        is_text = isinstance(error, OSError | DamagedFileError)
+        yield shown(
+            f"something is missing, truncated or corrupt: {error if is_text else repr(error)}"
+        )
 
 
 def file_errors(results: Results) -> Errors:

@@ -29,20 +29,8 @@ def test_what_is_seen_stays():
 
 
 TOKENS = [
-    "a",
-    " a",
-    "  a",
-    "   a",
-    "\n",
-    "\n\n",
-    "\r\n",
-    "\\n",
-    "\t",
-    "\xa0",
-    r"\xa0",
-    "\u200b",
-    "",
-]
+    "a", " a", "  a", "   a", "\n", "\n\n", "\r\n", "\\n", "\t", "\xa0", r"\xa0", "\u200b", "",
+]  # fmt: skip
 
 
 def test_tokens_that_differ_look_different():

@@ -21,18 +21,10 @@ from stapo.core.objective import clipped_surrogate
 
 
 def trainer(
-    batch: MiniBatch,
-    partition: Partition,
-    method: Method,
-    *,
-    scope: str = "mini-batch",
-    policies: tuple[str, str] = ("old_", "old_"),
-    divisor: str = "kept",
-    tau_inclusive: bool = False,
-    inclusive: bool = False,
-    empty: str = "kept",
-    dtype: torch.dtype = torch.double,
-) -> Update:
+    batch: MiniBatch, partition: Partition, method: Method, *, scope: str = "mini-batch",
+    policies: tuple[str, str] = ("old_", "old_"), divisor: str = "kept", tau_inclusive: bool = False,
+    inclusive: bool = False, empty: str = "kept", dtype: torch.dtype = torch.double,
+) -> Update:  # fmt: skip
     """A plain trainer of one's own, right by default; every option is a known mistake."""
     micro = [rows for rank in partition for rows in rank]
     steps = range(max(len(rank) for rank in partition))
