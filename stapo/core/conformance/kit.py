@@ -81,12 +81,9 @@ def run_checks(trainer: Trainer, method_name: str) -> list[Check]:
         name: str, batch: MiniBatch, partition: Partition, method: Method, expected: Update
     ) -> Check:
         try:
-            actual: Any = trainer(batch, partition, method)
+            actual = _update_of(trainer, batch, partition, method)
         except Exception as error:  # Any exception of a trainer is a failed check.
             return Check(name, False, f"{type(error).__name__}: {error}".splitlines()[0][:120])
-        if not isinstance(actual, Update):
-            found = type(actual).__name__
-            return Check(name, False, f"expected Update(loss, gradient), found {found}")
         return _compared(name, actual, expected)
 
     checks = [
@@ -95,10 +92,8 @@ def run_checks(trainer: Trainer, method_name: str) -> list[Check]:
     ]
     batch, method = probe(method_name), METHODS[method_name]
     try:
-        expected: Any = trainer(batch, whole(batch), method)
+        expected = _update_of(trainer, batch, whole(batch), method)
     except Exception:  # The checks above report it; there is nothing to compare with.
-        return checks
-    if not isinstance(expected, Update):
         return checks
     checks += [
         check(name, batch, partition, method, expected) for name, partition in PARTITIONS.items()
@@ -112,6 +107,14 @@ def run_checks(trainer: Trainer, method_name: str) -> list[Check]:
         check(name, changed, whole(changed), method, Update(expected.loss, gradient))
         for name, (changed, gradient) in changes.items()
     ]
+
+
+def _update_of(trainer: Trainer, batch: MiniBatch, partition: Partition, method: Method) -> Update:
+    """Return what a trainer, which is somebody else's function, says; TypeError if it is no update."""
+    update: Any = trainer(batch, partition, method)
+    if not isinstance(update, Update):
+        raise TypeError(f"expected Update(loss, gradient), found {type(update).__name__}")
+    return update
 
 
 def _compared(name: str, actual: Update, expected: Update) -> Check:

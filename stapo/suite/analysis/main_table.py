@@ -160,14 +160,12 @@ def _headline(
     Source: STAPO's abstract; recomputed from its table it is 7.13 at T=1.0 and 3.71 at T=0.7.
     """
     others = [name for name in baselines if name != target]
+    if not others:
+        return None
     gains, strongest, crossed, draws = {}, {}, [], []
     for model in study.run.models:
         values = {name: known[model, name].values[AVERAGE].value for name in [target, *others]}
-        level, drawn = (
-            gain_over(scores, known, (model, target), others, study.run.benchmarks)
-            if others
-            else (0.0, np.zeros(1))
-        )
+        level, drawn = gain_over(scores, known, (model, target), others, study.run.benchmarks)
         if level <= 0:
             return None
         strongest[model] = max(others, key=lambda name: values[name])

@@ -147,7 +147,7 @@ def guarded(check: Callable[[Results], Errors], results: Results) -> Errors:
     try:
         yield from map(shown, check(results))
     except UNREADABLE as error:
-        # The text of these names the file, their representation does not, or in Python's words.
+        # The text of these names the file; that of others, such as a KeyError, does not say what it is.
         is_text = isinstance(error, OSError | DamagedFileError)
         yield shown(
             f"something is missing, truncated or corrupt: {error if is_text else repr(error)}"
