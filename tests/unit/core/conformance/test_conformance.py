@@ -133,6 +133,8 @@ def test_the_fixtures_follow_from_independent_loops(method):
         read = old, batch.old_entropies.tolist(), advantages, batch.mask.tolist()
         keep = oracle.SELECTIONS[name](*read, **fixture.method.arguments_of("selection"))
         assert fixture.keep.tolist() == keep, fixture.name
+        # A trainer that checks its log-probs must be able to select by any of these policies.
+        assert max(batch.logps.max(), batch.old_logps.max(), batch.ref_logps.max()) <= 0
         with_kl = {"ref": ref, "beta": fixture.method.kl_coefficient} if method == "grpo" else {}
         size = 1 if method == "grpo" else len(keep)
         clip = fixture.method.clip_low, fixture.method.clip_high
