@@ -206,16 +206,19 @@ def _mean_interval(estimates: Sequence[Interval]) -> Interval:
     return Interval(value, value - below, value + above)
 
 
-def mean_of_seeds(values: Sequence[float]) -> Interval:
+def mean_of_seeds(values: Sequence[float], least: float = -inf, most: float = inf) -> Interval:
     """Return the mean of one value per training seed, with Student's interval; one value has none.
 
-    Unlike a bootstrap of few seeds, it is not too short if values are normally distributed over seeds.
+    Unlike a bootstrap of few seeds, it is not too short if values are normally distributed over seeds. It
+    ends at `least` and `most`, the limits of the quantity, as 0 and 100 of a share in percent.
     """
     if not all(map(isfinite, values)):
         return UNKNOWN
     mean = fsum(values) / len(values)
     half = _student(len(values) - 1) * _standard_error(values)
-    return Interval(mean, mean - half, mean + half)
+    # Without an interval the comparison with nan keeps nan.
+    low, high = mean - half, mean + half
+    return Interval(mean, least if low < least else low, most if high > most else high)
 
 
 def ratio_of_seeds(values: Sequence[float]) -> Interval:

@@ -1,5 +1,6 @@
 """The dose: in how many updates a method acts, on how many tokens, and by how much."""
 
+from math import inf
 from statistics import fmean
 
 from stapo.suite.analysis.artefacts import Artefacts, Trained, trained
@@ -10,6 +11,8 @@ from stapo.suite.exhibits import Exhibit
 from stapo.suite.study import TrainingRun
 
 EXHIBIT = Exhibit(order=20, title="Dose of the methods")
+CHANGE = "Change of their weights [%]"
+"""The only share of it that may be more than 100 %."""
 
 
 def dose(artefacts: Artefacts, run: TrainingRun) -> dict[str, float]:
@@ -24,7 +27,7 @@ def dose(artefacts: Artefacts, run: TrainingRun) -> dict[str, float]:
         "Candidates silenced [% of tokens]": float(silenced.mean()),
         "Tokens not kept [%]": 100 * float(dropped.mean()),
         "Tokens touched [%]": 100 * float(touched.mean()),
-        "Change of their weights [%]": 100 * float(weight.mean()),
+        CHANGE: 100 * float(weight.mean()),
     }
 
 
@@ -33,7 +36,8 @@ def make(artefacts: Artefacts) -> Table:
 
     def column(heading: str) -> Column[Trained]:
         def mean(row: Trained) -> Interval:
-            return mean_of_seeds([fmean(dose[heading] for dose in unit) for unit in row.units])
+            values = [fmean(dose[heading] for dose in unit) for unit in row.units]
+            return mean_of_seeds(values, least=0, most=inf if heading == CHANGE else 100)
 
         return estimated(heading, mean)
 

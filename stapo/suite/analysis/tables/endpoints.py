@@ -6,7 +6,7 @@ A study names its primary endpoint before it runs (`compare.endpoint`).
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from math import isfinite, nan
+from math import inf, isfinite, nan
 from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
@@ -210,6 +210,12 @@ def _exact(pairs: Sequence[float]) -> float:
     return float(result.pvalue)
 
 
+def _mean(row: EndpointRow) -> Interval:
+    title = ENDPOINTS[row.endpoint][0]
+    least = 0 if title.endswith(("[%]", "[nats]")) else -inf
+    return mean_of_seeds(row.values, least, 100 if title.endswith("[%]") else inf)
+
+
 def make(artefacts: Artefacts) -> Table:
     """Return the table of endpoints, a row for each model, endpoint and method."""
     study = artefacts.study
@@ -231,7 +237,7 @@ def make(artefacts: Artefacts) -> Table:
             Column("Endpoint", named, text=True),
             METHOD,
             Column("Seeds", lambda row: len(row.values)),
-            estimated("Mean", lambda row: mean_of_seeds(row.values)),
+            estimated("Mean", _mean),
             *(column for t in targets for column in _differences(study.title(t), pooled)),
         ],
         rows=[*endpoint_rows(artefacts)],

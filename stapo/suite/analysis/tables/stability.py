@@ -1,6 +1,6 @@
 """Stability of trainings as numbers, by the definitions of docs/stability.md."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import ceil, isfinite, nan
 
 import numpy as np
@@ -72,9 +72,8 @@ def _numbers(row: Trained, name: str) -> list[list[float]]:
 
 
 def _level(row: Trained) -> Interval:
-    """Return the mean entropy after the warm-up; its interval ends at 0, as entropies do."""
-    interval = mean_of_seeds(np.mean(_numbers(row, "level"), axis=1).tolist())
-    return replace(interval, low=max(interval.low, 0) if isfinite(interval.low) else nan)
+    """Return the mean entropy after the warm-up."""
+    return mean_of_seeds(np.mean(_numbers(row, "level"), axis=1).tolist(), least=0)
 
 
 def _ratio_over_seeds(row: Trained, name: str) -> Interval:

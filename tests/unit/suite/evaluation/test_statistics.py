@@ -12,6 +12,7 @@ from stapo.suite.evaluation.statistics import (
     AVERAGE,
     RESAMPLES,
     Accuracies,
+    Interval,
     accuracies_of,
     bootstrap_means,
     holm,
@@ -95,6 +96,11 @@ def test_the_interval_over_seeds_is_students_and_a_missing_value_is_not_ignored(
         expected = pytest.approx((values.mean(), low, high), abs=1e-3)
         assert (found.value, found.low, found.high) == expected
     assert isnan(mean_of_seeds([2.0]).low)
+    assert isnan(mean_of_seeds([2.0], least=0, most=100).high)
+    wide = mean_of_seeds([20.0, 90.0])
+    assert wide.low < 0
+    assert wide.high > 100
+    assert mean_of_seeds([20.0, 90.0], least=0, most=100) == Interval(wide.value, 0, 100)
     assert isnan(mean_of_seeds([1.0, float("nan")]).value)
 
 
