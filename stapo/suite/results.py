@@ -28,6 +28,8 @@ def outdated(job: Job) -> str:
     made, by_content = made_by(job), STAGES[job.stage].recorded(job, Path())
     if made == UNFINISHED:
         return "the job that writes it has not ended"
+    if by_content == "":
+        return "damaged, incomplete, or without the fingerprint of its settings"
     differs = made not in (None, job.param) or by_content not in (None, job.fingerprint)
     return "made with other settings" if differs else ""
 

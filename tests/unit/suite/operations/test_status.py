@@ -160,6 +160,8 @@ def test_what_is_published_is_done_or_outdated(study, raw_study):
     assert (found.state, found.done) == ("outdated", 0)
     said = "outdated: train tiny/grpo/seed0: made with other settings"
     assert lines_of("outdated", progress(changed)) == [said]
+    write(Path(job.outputs[-1]), json.dumps(about)[:20])
+    assert of_stage(study).note == "damaged, incomplete, or without the fingerprint of its settings"
     Path(job.outputs[0]).unlink()
     assert of_stage(study).note == f"{Path(job.outputs[0]).name} is missing"
 
