@@ -1,7 +1,7 @@
 #!/bin/sh
 # Bring back the raw data of a published study from the commits that hold it: results/raw_data.sh STUDY
 # (responses, scores, metrics, records of tokens; of weights the base models of `marked`, which another
-# processor makes with other rounding, and those of trainings that are not evaluated yet). What is there stays as it is.
+# processor makes with other rounding). What is there stays as it is.
 set -eu
 cd "$(dirname "$0")/.."
 case ${1:-} in
@@ -9,7 +9,7 @@ marked | marked-both | marked-controls) commits=a9dc0253 ;;
 marked-h200 | marked-random-reward) commits=4741872f ;;
 marked-adaptive) commits=687fe9a1 ;;
 marked-doses) commits="14544ae1 db8ae823 13023c36:marked-paper" ;;
-marked-targets) commits=77dad26f ;; # Not complete: see its study file.
+marked-targets) commits=58a0f4d6 ;;
 marked-rivals) commits="0fa7b285 51d415cf" ;;
 marked-off-policy | marked-twins | marked-h200-twins) commits=b0471dea ;;
 smollm2-s2t | smollm2-s2t-again | domain-letters | domain-sums | domain-syllogisms) commits=726c187d ;;

@@ -116,6 +116,10 @@ def adaptive() -> Iterator[list[str]]:
     yield from ([name, *cells] for name, cells in beside_justrl("marked-adaptive").items())
 
 
+def targets() -> Iterator[list[str]]:
+    yield from ([name, *cells] for name, cells in beside_justrl("marked-targets").items())
+
+
 def rivals() -> Iterator[list[str]]:
     """Yield the methods of both machines, the largest reward first."""
     machines = (("H200", "marked-h200"), ("CPU", "marked-rivals"))
@@ -182,6 +186,7 @@ TABLES = [
     (RIVALS, rivals),
     (RIVALS, updates_per_rollout),
     (MARKED, adaptive),
+    (MARKED, targets),
     (MARKED, later),
     (MARKED, twins),
     (DOMAINS, tasks),
@@ -249,6 +254,9 @@ def sentences() -> Iterator[tuple[str, str]]:
     yield MARKED, said(gap_of("marked-adaptive", REWARD, wide, stops), ".3f")
     yield MARKED, said(gap_of("marked-adaptive", ENTROPY, stops, "JustRL"), ".3f")
     yield MARKED, said(gap_of("marked-adaptive", FIRST, "JustRL", stops), ".1f", " points")
+    for endpoint in (REWARD, ENTROPY):
+        gap = gap_of("marked-targets", endpoint, "STAPO above 0.08 nats", stops)
+        yield MARKED, said(gap, "+.3f")
     for method in ("STAPO", "STARE-O1", "Advantage reweighting"):
         yield MARKED, said(in_one_update(method), "+.2f")
 

@@ -366,9 +366,11 @@ def clip_b(
 ) -> Tensor:
     """Return the tokens kept when those with A < 0 and a score p (H + log p) far below the mean are dropped.
 
-    Far is more than `score_deviations` (population) standard deviations of the scores of all tokens.
+    Far is more than `score_deviations` (population) standard deviations of the scores of all tokens. No
+    score is below -0.224 (H is at least the entropy of p and 1 - p), so that none is far enough if the mean
+    is less than that many deviations above it.
 
-    Source: Clip_B (arXiv 2602.03392), its authors' code; there the mean is that of a whole rollout.
+    Source: Clip_B (arXiv 2602.03392), its authors' code; there scores and mean are those of a whole rollout.
     """
     check_shapes(mask=mask, logps=logps, entropies=entropies, advantages=advantages)
     scores = at_resolution(logps.exp() * (entropies + logps))
