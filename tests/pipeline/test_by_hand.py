@@ -10,7 +10,7 @@ from synthetic import leave_out_raw_data
 
 from stapo.core.checksums import SUMS, file_sha256
 from stapo.core.files import read_jsonl
-from stapo.suite.publication.verify import verify
+from stapo.suite.publication.verify import RAW_CHECKS, guarded, opened, verify
 from stapo.suite.records.responses import read_responses
 from stapo.suite.training.launch import LAUNCHED, accelerate_command
 
@@ -55,6 +55,9 @@ def test_a_new_benchmark_and_kept_steps_make_only_what_they_need(workspace):
     study["training"]["evaluate_every"] = 4
     curve = {"every": 2, "benchmarks": ["chain-3"], "decoding": "t1.0-p1.0"}
     study["evaluation"]["curve"] = curve
+    points = ("tiny/base", "tiny/stapo/seed0")
+    arms = {"methods": ["stapo", "justrl"], "repetitions": 2, "prompts": 8}
+    study["interventions"] = {"checkpoints": [*points], **arms}
     workspace.run("--show-failed-logs")
     assert [path.read_bytes() for path in (last, old, graded)] == before
     log = workspace.path / "logs/smoke/completions/tiny/base/t1.0-p1.0.log"
@@ -66,6 +69,15 @@ def test_a_new_benchmark_and_kept_steps_make_only_what_they_need(workspace):
     found = {step: {path.stem for path in responses.glob(f"step{step}/*/*")} for step in (2, 4, 6)}
     assert found == {2: {"chain-3"}, 4: {"chain-2", "chain-3", "chain-4"}, 6: {"chain-3"}}
     assert workspace.jobs() == {}
+    # Single updates are made from the weights of their checkpoint, and belong to the study.
+    made = [folder / f"interventions/{point}.json" for point in points]
+    first, second = (json.loads(path.read_text())["repetitions"][0] for path in made)
+    assert first["entropy"] != second["entropy"]
+    assert first["methods"].keys() == {"stapo", "justrl"}
+    made[0].write_text(made[0].read_text().replace('"fingerprint": "', '"fingerprint": "0'))
+    with opened(folder) as (results, _):
+        (line,) = guarded(next(iter(RAW_CHECKS.values())), results)
+    assert line.endswith("interventions/tiny/base.json: made with other settings")
 
 
 def test_one_launch_of_several_processes_trains_all_of_a_stage(workspace, monkeypatch):

@@ -9,7 +9,8 @@ import torch
 from stapo.suite.repository import ROOT
 
 PAGES = [
-    ROOT / "README.md",
+    *ROOT.glob("*.md"),
+    ROOT / "results" / "README.md",
     ROOT / "benchmarks" / "README.md",
     ROOT / "examples" / "README.md",
     *(ROOT / "docs").rglob("*.md"),

@@ -3,7 +3,9 @@
 import os
 import subprocess
 import sys
-import time
+from types import SimpleNamespace
+
+from stapo.suite import locks
 
 CLAIM = """
 import sys
@@ -36,16 +38,15 @@ def test_a_second_snakemake_is_refused_while_the_first_lives(tmp_path):
     first.communicate()
 
 
-def test_the_next_snakemake_waits_for_a_job_that_was_left(tmp_path):
+def test_the_next_snakemake_waits_for_a_job_that_was_left(tmp_path, monkeypatch, capsys):
     lock = tmp_path / "work" / "mine" / "jobs.lock"
     job = start(JOB, tmp_path, STAPO_JOBS_LOCK=str(lock))
     assert job.stdout.readline() == "joined\n"
-    waiting = start(CLAIM, tmp_path)
-    assert f"waiting for jobs of an earlier run (processes: {job.pid})" in (
-        waiting.stderr.readline()
-    )
-    time.sleep(1)
-    assert waiting.poll() is None
-    job.communicate("\n", timeout=60)
-    assert waiting.communicate(timeout=60)[0] == "claimed\n"
-    assert waiting.returncode == 0
+    monkeypatch.chdir(tmp_path)
+    # The job ends while the claim waits for it.
+    waits = SimpleNamespace(sleep=lambda _: job.communicate("\n", timeout=60))
+    monkeypatch.setattr(locks, "time", waits)
+    locks.claim_study("mine")
+    assert job.returncode == 0
+    said = f"waiting for jobs of an earlier run (processes: {job.pid})"
+    assert said in capsys.readouterr().err

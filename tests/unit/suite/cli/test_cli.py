@@ -66,24 +66,27 @@ HIDDEN.__cause__ = OSError(errno.ENOSPC, "No space left on device")
 
 
 @pytest.mark.parametrize(
-    ("error", "lines"),
+    ("error", "lines", "code"),
     [
-        (DamagedFileError("a: cut; x\nb: cut; x"), ["a: cut; x", "b: cut; x"]),
-        (OSError(errno.EDQUOT, os.strerror(errno.EDQUOT), "f"), ["no space left"]),
+        (DamagedFileError("a: cut; x\nb: cut; x"), ["a: cut; x", "b: cut; x"], 1),
+        (OSError(errno.EDQUOT, os.strerror(errno.EDQUOT), "f"), ["no space left"], 1),
         # What writers of weights and tokenizers raise, and a library that hides its cause.
-        (RuntimeError("[enforce fail at inline_container.cc:672] . x"), ["no space left"]),
-        (Exception("No space left on device (os error 28)"), ["no space left"]),
-        (HIDDEN, ["no space left"]),
-        (PermissionError(errno.EACCES, "Permission denied", "f"), ["f: Permission denied"]),
+        (RuntimeError("[enforce fail at inline_container.cc:672] . x"), ["no space left"], 1),
+        (Exception("No space left on device (os error 28)"), ["no space left"], 1),
+        (HIDDEN, ["no space left"], 1),
+        (PermissionError(errno.EACCES, "Permission denied", "f"), ["f: Permission denied"], 1),
+        # Ctrl-C, and what Typer makes of it.
+        (KeyboardInterrupt(), ["stopped; run the same command to resume"], 130),
+        (SystemExit(130), ["stopped; run the same command to resume"], 130),
     ],
 )
-def test_errors_of_the_machine_are_a_line_each(run, monkeypatch, error, lines):
+def test_errors_of_the_machine_are_a_line_each(run, monkeypatch, error, lines, code):
     def fail() -> None:
         raise error
 
     monkeypatch.setattr(cli, "app", fail)
-    code, _, said = run()
-    assert code == 1
+    returned, _, said = run()
+    assert returned == code
     assert len(said.splitlines()) == len(lines)
     for found, line in zip(said.splitlines(), lines, strict=True):
         assert found.startswith(f"stapo: {line}")

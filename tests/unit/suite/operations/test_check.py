@@ -27,6 +27,10 @@ def test_a_method_that_can_never_act_or_is_not_trained_is_warned_of(raw_study):
     assert idle == ["methods.cispo", "methods.gspo"]
     raw_study["training"]["prompts_per_mini_batch"] = 4
     assert check_document(parse_study(raw_study))["warnings"] == []
+    raw_study["training"]["top_p"] = 0.9
+    (warning,) = check_document(parse_study(raw_study))["warnings"]
+    assert warning.startswith("methods.stapo: rollouts have top_p 0.9")
+    del raw_study["training"]["top_p"]
     bases = {"mine": "stapo", "base-of-it": "stapo", "run": "base-of-it"}
     raw_study["methods"] = {name: {"base": base} for name, base in bases.items()}
     raw_study["run"]["methods"] += ["run"]

@@ -25,22 +25,19 @@ TRAINING = TrainingSettings(
 SHARED = EngineSettings(vllm_gpu_memory=0.6)
 
 
-@pytest.mark.parametrize(
-    ("size", "device", "gpus", "rollouts", "days"),
-    [
-        # Stated: 15 days. What the model gives, so that a change of a constant shows.
-        ("1.5B", "a800", 32, 4380, 14.1),
-        # Stated: 5 to 7 days for more than 3000 steps, and not of which size.
-        ("1.7B", "h20", 64, 3000 / 4, 2.36),
-        ("14B", "h20", 64, 3000 / 4, 8.99),
-    ],
-)
-def test_published_trainings_are_met(size, device, gpus, rollouts, days):
+def test_published_trainings_are_met():
     other = {"hub": "deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B", "revision": "main"}
     models = {**PAPER.models, "1.5B": HubModel(**other)}
     study = PAPER.model_copy(update={"models": models, "training": TRAINING, "engine": SHARED})
-    seconds = update_seconds(study, size, "justrl", 256, DEVICES[device], gpus)
-    assert rollouts * seconds / 86400 == pytest.approx(days, rel=0.03)
+
+    def days(size: str, device: str, gpus: int, rollouts: float) -> float:
+        seconds = update_seconds(study, size, "justrl", 256, DEVICES[device], gpus)
+        return rollouts * seconds / 86400
+
+    assert days("1.5B", "a800", 32, 4380) == pytest.approx(15, rel=0.1)  # Stated: 15 days.
+    # Stated: 5 to 7 days for more than 3000 steps, and not of which size.
+    assert days("1.7B", "h20", 64, 3000 / 4) < 5
+    assert days("14B", "h20", 64, 3000 / 4) > 7
 
 
 def test_a_small_study_has_jobs_and_disk_and_rollouts_of_interventions_of_their_own(raw_study):

@@ -8,14 +8,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from threading import Timer
 
 import pytest
 from rich.console import Console
 from synthetic import write_score
 
 from stapo.core.files import append_jsonl, canonical, write_json
-from stapo.suite import paths
+from stapo.suite import locks, paths
 from stapo.suite.jobs import jobs_of
 from stapo.suite.locks import work_directory
 from stapo.suite.operations.status import (
@@ -80,18 +79,19 @@ def of_stage(study, stage: str = "train") -> Progress:
     return next(one for one in progress(study) if one.stage == stage)
 
 
-def test_a_training_that_runs_here_and_for_which_another_study_waits(study, capsys):
+def test_a_training_that_runs_here_and_for_which_another_study_waits(study, monkeypatch):
     work = work_of(study)
     config = canonical(jobs_of(study).all("train")[0].config)
     command, pipes = [sys.executable, "-c", HOLDER, str(work), config], {"stdin": -1, "stdout": -1}
     with subprocess.Popen(command, text=True, **pipes) as process:
         assert process.stdout.readline() == "held\n"
         training = of_stage(study)
-        Timer(1.0, process.kill).start()
+        said: list[str] = []
+        monkeypatch.setattr(locks, "_say", lambda line: (said.append(line), process.kill()))
         with work_directory(work, json.loads(config)):  # A killed process holds nothing.
-            assert process.wait(0.5) == -9
+            assert process.wait() == -9
     assert of_stage(study).state == "stopped"
-    assert "waiting for another process" in capsys.readouterr().err
+    assert "waiting for another process" in said[0]
     assert (training.state, training.done, training.reward) == ("running", 10, 0.25)
     assert training.acted == 6
 

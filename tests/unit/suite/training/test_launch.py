@@ -4,11 +4,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from stapo.suite import locks
 from stapo.suite.jobs import jobs_of
 from stapo.suite.runners import Resources, train as runner
 from stapo.suite.study import StudyError, read_study
@@ -43,20 +44,20 @@ def devices_of(process: subprocess.Popen[str]) -> set[str]:
     return set(process.stdout.readline().split())
 
 
-def test_jobs_at_once_have_disjoint_devices_and_the_next_waits(tmp_path):
+def test_jobs_at_once_have_disjoint_devices_and_the_next_waits(tmp_path, monkeypatch):
     first, second = hold(1, tmp_path), hold(2, tmp_path)
     held = [devices_of(first), devices_of(second)]
     assert [len(devices) for devices in held] == [1, 2]
     assert held[0].isdisjoint(held[1])
     # Three are asked for and one is free: nothing is held back while the job waits.
-    third = hold(3, tmp_path)
-    time.sleep(2)
-    assert third.poll() is None
-    second.kill()  # A killed job leaves nothing behind.
-    assert len(devices_of(third)) == 3
-    for process in (first, second, third):
-        process.kill()
-        process.wait()
+    # A killed job leaves nothing behind.
+    waits = SimpleNamespace(sleep=lambda _: (second.kill(), second.wait()))
+    monkeypatch.setattr(locks, "time", waits)
+    third = locks.lease(3, ["0", "1", "2", "3"], tmp_path)
+    assert second.returncode == -signal.SIGKILL
+    assert {"0", "1", "2", "3"} - held[0] == {*third}
+    first.kill()
+    first.wait()
 
 
 @pytest.mark.parametrize(
@@ -88,6 +89,8 @@ def test_a_training_on_one_gpu_becomes_the_process_that_holds_it(monkeypatch, tm
     assert signal.signal(NOTICE, before) == signal.SIG_IGN
     assert became == [[sys.executable, "-m", "stapo", "train", "--size", "tiny"]]
     assert os.environ["CUDA_VISIBLE_DEVICES"] == "3"
+    (leases,) = tmp_path.glob("stapo-gpus-*")
+    assert leases.stat().st_mode & 0o777 == 0o700
 
 
 def test_the_processes_of_a_launch_train_what_was_left_when_it_began(monkeypatch):
