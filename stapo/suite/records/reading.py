@@ -44,24 +44,31 @@ def read_table(path: Path, schema: pa.Schema, or_else: pa.Schema | None = None) 
     try:
         # Not a data set: a directory such as q=0.75 in the path is no column.
         with open_file(path) as stream:
-            known = pq.ParquetFile(stream).schema_arrow
+            file = pq.ParquetFile(stream)
+            known = file.schema_arrow
             if not any(known.equals(expected) for expected in (schema, or_else or schema)):
                 raise DamagedFileError(f"{path}: not the columns of this version; {AGAIN}")
-            return _bounded(stream, known, path)
+            return _bounded(stream, file.metadata, known, path)
     except FileNotFoundError:
         raise
     except (pa.ArrowException, OSError) as error:
         raise DamagedFileError(f"{path}: truncated or corrupt; {AGAIN}") from error
 
 
-def _bounded(stream: Any, schema: pa.Schema, path: Path) -> pa.Table:
+def _bounded(stream: Any, metadata: Any, schema: pa.Schema, path: Path) -> pa.Table:
     """Return a table; a few bytes of repeated numbers and texts may stand for terabytes."""
-    texts = [field.name for field in schema if pa.types.is_string(field.type)]
+    columns = [metadata.schema.column(i) for i in range(metadata.num_columns)]
+    texts = [column.path for column in columns if column.physical_type == "BYTE_ARRAY"]
     file = pq.ParquetFile(stream, page_checksum_verification=True, read_dictionary=texts)
-    size = file.metadata.num_rows * NUMBER_BYTES * len(schema)
+    groups = map(metadata.row_group, range(metadata.num_row_groups))
+    # Of lists, each element.
+    size = NUMBER_BYTES * sum(
+        group.column(i).num_values for group in groups for i in range(metadata.num_columns)
+    )
     if size <= MOST_TABLE_BYTES:
         table = file.read()
-        size += sum(_expanded(chunk) for name in texts for chunk in table[name].chunks)
+        names = [name.partition(".")[0] for name in texts]
+        size += sum(_expanded(chunk) for name in names for chunk in table[name].chunks)
     if size > MOST_TABLE_BYTES:
         raise DamagedFileError(
             f"{path}: {size:,} bytes in memory, more than {MOST_TABLE_BYTES:,}; {AGAIN}"
@@ -69,7 +76,9 @@ def _bounded(stream: Any, schema: pa.Schema, path: Path) -> pa.Table:
     return table.cast(schema)
 
 
-def _expanded(texts: pa.DictionaryArray) -> int:
-    """Return the bytes of an array of texts that repeat those of a dictionary."""
+def _expanded(texts: pa.DictionaryArray | pa.ListArray) -> int:
+    """Return the bytes of an array of texts that repeat those of a dictionary, or of lists of them."""
+    if isinstance(texts, pa.ListArray):
+        texts = texts.flatten()
     lengths = pc.binary_length(texts.dictionary).cast(pa.int64())
     return pc.sum(lengths.take(texts.indices)).as_py() or 0

@@ -127,6 +127,23 @@ def test_a_small_file_that_would_fill_the_memory_is_refused(tmp_path, monkeypatc
         scores.read_score_file(tmp_path / "s")
 
 
+@pytest.mark.parametrize(
+    ("column", "content"),
+    [("top_tokens", ["x" * 10_000] * 1_000), ("top_probabilities", [0.5] * 1_000_000)],
+)
+def test_a_small_file_of_long_lists_is_refused(tmp_path, monkeypatch, column, content):
+    path = tmp_path / "tokens.parquet"
+    write_tokens(path, population(np.random.default_rng(0), steps=1, length=6))
+    table = pq.read_table(path)
+    at, field = table.column_names.index(column), table.schema.field(column)
+    lists = pa.array([content, *[None] * (table.num_rows - 1)], field.type)
+    pq.write_table(table.set_column(at, field, lists), path)
+    assert path.stat().st_size < 100_000
+    monkeypatch.setattr(reading, "MOST_TABLE_BYTES", 5_000_000)
+    with pytest.raises(DamagedFileError, match="bytes in memory, more than 5,000,000"):
+        tokens.read_token_file(path)
+
+
 @pytest.mark.parametrize("said", ["", "[1]", "{", "[" * 100_000, '{"provenance": 1}'])
 def test_a_file_that_does_not_say_what_made_it_is_no_score_file(tmp_path, said):
     table = pa.Table.from_pylist([vars(WRONG)], SCHEMA.with_metadata({METADATA_KEY: said}))
