@@ -33,8 +33,8 @@ class InterventionJob(TrainerJob):
 
     @property
     def updates(self) -> int:
-        """Updates with one rollout by a whole method, as in a training."""
-        return self.training.prompts_per_batch // self.training.prompts_per_mini_batch
+        """Updates with one rollout by a whole method."""
+        return self.settings.updates(self.training.prompts_per_mini_batch)
 
     @property
     def rollout_prompts(self) -> int:

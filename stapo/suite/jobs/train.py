@@ -166,7 +166,7 @@ def _of_methods(study: Study) -> dict[str, Any]:
     training = study.training_of(section.method)
     return {
         "methods": {name: method_settings(study.method(name)) for name in section.methods},
-        "updates": training.prompts_per_batch // training.prompts_per_mini_batch,
+        "updates": section.updates(training.prompts_per_mini_batch),
         "statistics": training.statistics,
     }
 

@@ -44,7 +44,6 @@ from stapo.suite.publication.folder import (
     Results,
     is_rendering,
     named_by,
-    place_of,
     published_study,
 )
 from stapo.suite.records import scores as records
@@ -155,8 +154,7 @@ def _file_errors(results: Results) -> Errors:
             yield f"{path}: {'not what its training names' if digest else 'missing, its training names it'}"
     published = filter(belongs.is_training_output, results.files.keys() | results.sums)
     yield from (f"{path}: no training names it" for path in sorted({*published} - named.keys()))
-    for checkpoint in results.study.checkpoints():
-        inside = place_of(results.study, checkpoint)
+    for inside in sorted(belongs.models - {"models/verifier"}):
         if not any(path.startswith(f"{inside}/") and path.endswith(WEIGHTS) for path in named):
             yield f"{inside}: its training names no weights"
 

@@ -25,7 +25,7 @@ from stapo.suite.jobs import jobs_of
 from stapo.suite.jobs.train import of_checkpoint
 from stapo.suite.provenance import environment
 from stapo.suite.records.responses import AnsweredProblem, read_responses
-from stapo.suite.study import Checkpoint, Study, StudyError, TrainingRun, parse_study
+from stapo.suite.study import Study, StudyError, TrainingRun, parse_study
 from stapo.suite.study.files import FILES, SOURCE
 from stapo.suite.study.reading import published_content
 
@@ -78,18 +78,10 @@ class Layout:
 
 def layout(study: Study) -> Layout:
     """Return what belongs to a study's results folder."""
-    base = paths.RESULTS.format(study=study.name) + "/"
-    models = [place_of(study, checkpoint) for checkpoint in study.checkpoints()]
-    if study.evaluation.verifier:
-        models.append(paths.VERIFIER.format(study=study.name).removeprefix(base))
-    files = (path.removeprefix(base) for path in jobs_of(study).published())
+    base, jobs = paths.RESULTS.format(study=study.name) + "/", jobs_of(study)
+    models = (place.removeprefix(base) for job in jobs for place in job.weights)
+    files = (path.removeprefix(base) for path in jobs.published())
     return Layout(frozenset(files), frozenset(models))
-
-
-def place_of(study: Study, checkpoint: Checkpoint) -> str:
-    """Return where the weights of a checkpoint are, from the study's folder."""
-    base = paths.RESULTS.format(study=study.name) + "/"
-    return paths.checkpoint_path(study.name, checkpoint).removeprefix(base)
 
 
 def write_provenance(study: Study, root: Path = Path()) -> list[Path]:
@@ -137,11 +129,7 @@ def read_run(study: Study, root: Path, run: TrainingRun) -> dict[str, Any]:
 
 def _sources(study: Study, root: Path) -> dict[str, Any]:
     """Return where the models came from, with the commit that a branch was at."""
-    at = {
-        model: paths.BASE_MODEL.format(study=study.name, model=model) for model in study.run.models
-    }
-    at["verifier"] = paths.VERIFIER.format(study=study.name)
-    sources = {name: root / place / SOURCE for name, place in at.items()}
+    sources = {job.name: root / job.weights[0] / SOURCE for job in jobs_of(study).all("base")}
     return {name: read_json(path) for name, path in sources.items() if path.exists()}
 
 

@@ -296,6 +296,15 @@ def _others(study: Study) -> Iterator[Problem]:
             message += f"; choose from {', '.join([*usable, *study.methods])}"
             yield ("interventions", "method"), f"{section.method} {message}"
     yield from _unknown(("interventions", "methods"), section.methods, [*METHODS, *study.methods])
+    sound = _is_sound(study, section.method)
+    training = study.training_of(section.method) if sound else study.training
+    mini_batch = training.prompts_per_mini_batch
+    if section.methods and (section.rollout_prompts or 0) % mini_batch:
+        message = f"{section.rollout_prompts} is not a multiple of training.prompts_per_mini_batch"
+        remedy = (
+            f"the prompts of an update by interventions.methods; set {mini_batch} or more of it"
+        )
+        yield ("interventions", "rollout_prompts"), f"{message}, {remedy}"
     for name in section.methods:
         if _is_sound(study, name) and study.method(name).kl_coefficient > 0:
             message = "has a KL term, for which interventions have no reference; leave it out"

@@ -340,6 +340,10 @@ class Interventions(Strict):
         "compared with the first",
     )
 
+    def updates(self, mini_batch: int) -> int:
+        """Return the number of updates by a whole method with one rollout, of so many prompts each."""
+        return (self.rollout_prompts or mini_batch) // mini_batch
+
     @property
     def arms(self) -> list[str]:
         """All arms, in the order of `ARMS`."""

@@ -119,6 +119,8 @@ TABLE = [
     ('training: !!python/name:os.system', [
         's.yaml:3: not YAML: could not determine a constructor for the tag']),
     ('---\nname: b', ['s.yaml:3: not YAML: expected a single document in the stream, but found']),
+    ('interventions: {methods: [justrl], rollout_prompts: 7}', [
+        'interventions.rollout_prompts: 7 is not a multiple of training.prompts_per_mini_batch']),
     # Checkpoints of interventions are not looked for among so many.
     (NAMES + "\ninterventions: {checkpoints: [x]}", ["run: 4147212 score files, more than 50000"]),
     (f"models: {{m: {{path: {300 * 'a'}}}}}\nrun: {{models: [m]}}", ["models.m.path: "]),
