@@ -2,5 +2,4 @@
 
 `job` does the repetitions of a checkpoint and writes their records, `trial` computes one of them: by
 `updates` (single updates by hand), `arms` (the tokens that each silences) and `gradients` (of single tokens).
-`measure` asks a base model which tokens S2T would silence before any training.
 """

@@ -1,8 +1,10 @@
-"""Strips of tokens: what is drawn, and that no text of a model leaves its place."""
+"""`examples/measure/silenced_tokens.py`: parts of a mini-batch, and strips that no text leaves."""
 
 import xml.etree.ElementTree as ET
 
-from stapo.suite.interventions.strips import WIDTH, Token, picture
+import torch
+from silenced_tokens import KEPT, joined
+from strips import WIDTH, Token, picture
 
 SVG = "{http://www.w3.org/2000/svg}"
 HOSTILE = [
@@ -13,6 +15,18 @@ HOSTILE = [
     '" onload="x',
     "\ud800",
 ]
+
+
+def test_parts_are_joined_with_prompts_padded_before_and_responses_behind():
+    def part(value: int, prompt: int, response: int) -> dict[str, torch.Tensor]:
+        widths = {name: prompt if name.startswith("prompt") else response for name in KEPT}
+        single = dict.fromkeys(("advantages", "rewards"), torch.tensor([value]))
+        return {name: torch.full((1, width), value) for name, width in widths.items()} | single
+
+    whole = joined([part(1, 3, 1), part(2, 1, 2)])
+    assert whole["prompt_ids"].tolist() == [[1, 1, 1], [0, 0, 2]]
+    assert whole["completion_mask"].tolist() == [[1, 0], [2, 2]]
+    assert whole["rewards"].tolist() == [1, 2]
 
 
 def test_all_tokens_are_drawn_once_and_those_of_a_kind_have_an_edge():

@@ -1,6 +1,6 @@
 """Which tokens S2T would silence before any training.
 
-Usage: `python -m stapo.suite.interventions.measure STUDY MODEL`, after `stapo run base` and `stapo run
+Usage: `python examples/measure/silenced_tokens.py STUDY MODEL`, after `stapo run base` and `stapo run
 prompts` with the study. One mini-batch of the study's STAPO is generated from its base model and scored,
 without an update, in parts that a kill does not lose.
 """
@@ -15,6 +15,7 @@ from statistics import mean, stdev
 
 import torch
 from safetensors.torch import load_file, save_file
+from strips import Token, picture
 from torch import Tensor
 from torch.nn.functional import pad
 
@@ -28,7 +29,6 @@ from stapo.suite.bars import bar
 from stapo.suite.interventions.arms import candidates_of
 from stapo.suite.interventions.gradients import quadrants_of, token_gradients
 from stapo.suite.interventions.job import InterventionJob, make_trainer
-from stapo.suite.interventions.strips import Token, picture
 from stapo.suite.interventions.updates import Rollout
 from stapo.suite.records.interventions import Quadrant, TokenGradient
 from stapo.suite.study import Study, read_study
@@ -38,8 +38,10 @@ KEPT = ("prompt_ids", "prompt_mask", "completion_ids", "completion_mask", "old_p
         "old_entropies", "advantages", "rewards")  # fmt: skip
 CONTEXT = 12
 """Tokens shown before a token; after it a third as many."""
-AROUND = 80
-"""Tokens of a strip before the first that is silenced; from it on half as many."""
+SHOWN = 30
+"""Tokens shown of each kind."""
+STRIPS, AROUND = 4, 80
+"""Responses in the picture; their tokens before the first that is silenced, from it on half as many."""
 
 
 def job_of(study: Study, model: str, work: Path, prompts: int) -> InterventionJob:
@@ -66,13 +68,13 @@ def joined(parts: Sequence[Rollout]) -> Rollout:
     return rollout
 
 
-def respond(job: InterventionJob, wanted: int | None) -> tuple[StapoTrainer, Rollout]:
-    """Generate what is not there yet; return the trainer and the mini-batch, or its first parts."""
+def respond(job: InterventionJob) -> tuple[StapoTrainer, Rollout]:
+    """Generate what is not there yet; return the trainer and the mini-batch."""
     count = job.training.prompts_per_mini_batch // job.rollout_prompts
     trainer, records = make_trainer(job)
     chosen = Random("tokens").sample(records, count * job.rollout_prompts)
-    parts, numbers = [], range(min(wanted or count, count))
-    for number in bar("responding", len(numbers), "part", over=numbers):
+    parts = []
+    for number in bar("responding", count, "part", over=range(count)):
         path = job.work / f"part-{number}.safetensors"
         if not path.exists():
             prompts = chosen[number * job.rollout_prompts :][: job.rollout_prompts]
@@ -90,7 +92,8 @@ def shares(batch: MiniBatch, rewards: Tensor, s2t: Args, limit: int) -> list[str
         mask & sign.unsqueeze(1) for sign in (batch.advantages > 0, batch.advantages < 0)
     )
     rare = mask & (batch.old_logps < torch.tensor(tau_p, dtype=torch.double).log())
-    kinds = {f"p < {tau_p}": rare, f"p < {tau_p}, A > 0": rare & positive, "A > 0": positive}
+    candidates = candidates_of(batch, tau_p)
+    kinds = {f"p < {tau_p}": rare, f"p < {tau_p}, A > 0": candidates, "A > 0": positive}
     quadrants = {f"A > 0, {name}": tokens for name, tokens in quadrants_of(batch, s2t).items()}
     lengths = mask.sum(dim=1)
     return [
@@ -104,12 +107,10 @@ def shares(batch: MiniBatch, rewards: Tensor, s2t: Args, limit: int) -> list[str
     ]
 
 
-def words(
-    rollout: Rollout, mask: Tensor, text: Callable[[Sequence[int]], str], count: int
-) -> list[str]:
+def words(rollout: Rollout, mask: Tensor, text: Callable[[Sequence[int]], str]) -> list[str]:
     """Return tokens of a mask with their context, probability and entropy, drawn at random."""
     places, lines = mask.nonzero().tolist(), []
-    for row, at in sorted(Random(0).sample(places, min(count, len(places)))):
+    for row, at in sorted(Random(0).sample(places, min(SHOWN, len(places)))):
         ids = rollout["completion_ids"][row].tolist()
         before, after = ids[max(at - CONTEXT, 0) : at], ids[at + 1 : at + 1 + CONTEXT // 3]
         p, entropy = (
@@ -122,16 +123,13 @@ def words(
 
 
 def strips(
-    rollout: Rollout,
-    kinds: Mapping[Quadrant, Tensor],
-    text: Callable[[Sequence[int]], str],
-    count: int,
+    rollout: Rollout, kinds: Mapping[Quadrant, Tensor], text: Callable[[Sequence[int]], str]
 ) -> list[tuple[str, list[Token]]]:
-    """Return parts of responses around a silenced token, one of each of `count` responses at random."""
+    """Return parts of responses around a silenced token, each of another response at random."""
     silenced, retained = kinds["rare, sure"], kinds["rare, unsure"]
     rows = silenced.any(dim=1).nonzero().flatten().tolist()
     shown = []
-    for row in sorted(Random("strips").sample(rows, min(count, len(rows)))):
+    for row in sorted(Random("strips").sample(rows, min(STRIPS, len(rows)))):
         length, middle = int(rollout["completion_mask"][row].sum()), int(silenced[row].nonzero()[0])
         part = range(max(middle - AROUND, 0), min(middle + AROUND // 2, length))
         title = f"Tokens {part.start + 1} to {part.stop} of {length} of a response with A > 0"
@@ -165,35 +163,35 @@ def main() -> None:
     parser.add_argument("study", type=Path)
     parser.add_argument("model")
     parser.add_argument("--prompts", type=int, default=8, help="prompts of a part")
-    parser.add_argument("--parts", type=int, help="only the first parts of the mini-batch")
     parser.add_argument("--gradients", type=int, default=12, help="tokens of each quadrant")
-    parser.add_argument("--words", type=int, default=30, help="tokens shown of each kind")
     parser.add_argument("--picture", type=Path, help="SVG file to write, of responses as strips")
-    parser.add_argument("--strips", type=int, default=4, help="responses in the picture")
     given = parser.parse_args()
     study = read_study(given.study)
-    prompts = min(given.prompts, study.training.prompts_per_mini_batch)
+    mini_batch_prompts = study.training_of("stapo").prompts_per_mini_batch
+    prompts = min(given.prompts, mini_batch_prompts)
+    if mini_batch_prompts % prompts:
+        parser.error(f"--prompts: {prompts} does not divide a mini-batch of {mini_batch_prompts}")
     job = job_of(study, given.model, Path(f"work/tokens/{study.name}"), prompts)
     inputs = [sums_of(job.model), file_sha256(job.prompts), job.training.model_dump(mode="json")]
     job = replace(job, work=job.work / fingerprint([*inputs, prompts]))
     job.work.mkdir(parents=True, exist_ok=True)
     threads, s2t = torch.get_num_threads(), job.measured
-    trainer, rollout = respond(job, given.parts)
+    trainer, rollout = respond(job)
     batch, text = mini_batch(rollout), text_of(trainer.processing_class)
     lines = [f"{study.name}, {given.model}, {threads} threads"]
     lines += shares(batch, rollout["rewards"], s2t, job.training.max_response_tokens)
     kinds = quadrants_of(batch, s2t)
     for name in ("rare, sure", "rare, unsure"):
         mask = kinds.get(name, torch.zeros_like(batch.mask))
-        lines += [name, *words(rollout, mask, text, given.words)]
-    shown = strips(rollout, kinds, text, given.strips) if kinds else []
+        lines += [name, *words(rollout, mask, text)]
+    shown = strips(rollout, kinds, text) if kinds else []
     if given.picture and shown:
         write(given.picture, picture(shown).encode())
     elif given.picture:
         lines.append(f"no token would be silenced; {given.picture} was not written")
-    print(*lines, "| quadrant | tokens | at the logits | at all weights |", sep="\n", flush=True)  # noqa: T201
-    print(*norms(token_gradients(trainer, rollout, s2t, given.gradients, "gradients")), sep="\n")  # noqa: T201
-    print(f"candidates {int(candidates_of(batch, float(s2t['tau_p'])).sum())}")  # noqa: T201
+    print(*lines, "| quadrant | tokens | at the logits | at all weights |", sep="\n", flush=True)
+    print(*norms(token_gradients(trainer, rollout, s2t, given.gradients, "gradients")), sep="\n")
+    print(f"candidates {int(candidates_of(batch, float(s2t['tau_p'])).sum())}")
 
 
 if __name__ == "__main__":
