@@ -1,12 +1,13 @@
 """Lines over the optimiser steps of every training: quantities of the metrics, and accuracy."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from math import isfinite, nan
+from collections.abc import Iterable, Iterator, Mapping
+from math import nan
 from statistics import fmean
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import FiniteFloat, TypeAdapter, ValidationError
 
 from stapo.core.files import AGAIN, DamagedFileError
 from stapo.suite import paths
@@ -15,7 +16,6 @@ from stapo.suite.analysis.artefacts import VERDICT_COLUMNS, Artefacts, read_tabl
 from stapo.suite.study import Checkpoint, Study, TrainingRun
 
 Values = NDArray[np.float64]
-Number = TypeVar("Number")
 SMOOTHING = 20
 """A moving mean over steps / SMOOTHING steps is drawn over the raw line."""
 LINE_POINTS = 200
@@ -43,34 +43,22 @@ def lines_of(study: Study) -> str:
 
 def values_of(artefacts: Artefacts, run: TrainingRun, name: str) -> Values:
     """Return the (steps,) values of a quantity of the metrics in a training."""
-
-    def number(value: Any) -> float:
-        if not isfinite(result := float(value)):
-            raise ValueError("not finite")
-        return result
-
-    return SCALES.get(name, 1) * np.array(_read(artefacts, run, name, number))
+    return SCALES.get(name, 1) * np.array(_read(artefacts, run, name, FiniteFloat))
 
 
 def quantiles_of(artefacts: Artefacts, run: TrainingRun) -> dict[float, Values]:
     """Return level -> (steps,) quantile of the entropies in a training, of the levels of all steps."""
-
-    def numbers(quantiles: Any) -> dict[float, float]:
-        return {float(level): float(value) for level, value in quantiles.items()}
-
-    by_step = _read(artefacts, run, "entropy_quantiles", numbers)
+    by_step = _read(artefacts, run, "entropy_quantiles", dict[float, float])
     levels = set.intersection(*map(set, by_step))
     return {level: np.array([step[level] for step in by_step]) for level in levels}
 
 
-def _read(
-    artefacts: Artefacts, run: TrainingRun, name: str, number: Callable[[Any], Number]
-) -> list[Number]:
-    """Return a quantity of the metrics of each step."""
-    records = artefacts.metrics(run)
+def _read(artefacts: Artefacts, run: TrainingRun, name: str, kind: Any) -> Any:
+    """Return a quantity of the metrics, of this type in each step."""
+    steps = [record.get(name) for record in artefacts.metrics(run)]
     try:
-        return [number(record[name]) for record in records]
-    except (KeyError, AttributeError, TypeError, ValueError, OverflowError) as error:
+        return TypeAdapter(list[kind]).validate_python(steps)
+    except ValidationError as error:
         path = paths.METRICS.format(study=artefacts.study.name, **run._asdict())
         raise DamagedFileError(f"{path}: no number {name} in every step; {AGAIN}") from error
 

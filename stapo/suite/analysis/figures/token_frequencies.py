@@ -12,7 +12,7 @@ a character. The kinds are our choice.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import altair as alt
@@ -48,8 +48,10 @@ def make(artefacts: Artefacts) -> Any:
     is_grouped = any(map(has_many, candidates))
     for recording in recordings:
         for kind in KINDS:
-            rows = _kind_rows(recording, kind) if is_grouped else _rows(recording, kind)
-            layers = _labelled(rows, kind, group) if is_grouped else _bars(rows, kind, group)
+            rows = _rows(recording, kind, is_grouped)
+            layers = charts.bars(rows, f"share of the {kind} candidates [%]", group)
+            if is_grouped:
+                layers = _labelled(rows, layers)
             title = f"{recording.model}, {recording.title}: {kind}" + (
                 "" if rows else " (no token)"
             )
@@ -76,13 +78,8 @@ def has_many(tokens: Iterable[str]) -> bool:
     return len(counts) >= MANY and single > SINGLE * len(counts)
 
 
-def _bars(rows: list[dict[str, Any]], kind: str, group: Mapping[str, Any]) -> list[Any]:
-    return charts.bars(rows, f"share of the {kind} candidates [%]", group)
-
-
-def _labelled(rows: list[dict[str, Any]], kind: str, group: Mapping[str, Any]) -> list[Any]:
+def _labelled(rows: list[dict[str, Any]], layers: list[Any]) -> list[Any]:
     """Return bars in the upper half of their bands, and the examples below them."""
-    layers = _bars(rows, kind, group)
     for layer in layers:
         layer.mark.yOffset = -6
         layer.mark.height = 9 if layer.mark.type == "bar" else alt.Undefined
@@ -99,30 +96,25 @@ def _ordered(recording: Recorded, among: Mask) -> list[str]:
     return sorted(weights.index, key=lambda token: (-weights[token], token))
 
 
-def _rows(recording: Recorded, kind: str) -> list[dict[str, Any]]:
-    """Return the rows of the bars, the most frequent token first, shortened and all different."""
-    candidates = recording.is_kind(kind)
-    tokens = recording.frame["token"].to_numpy(dtype=object)
+def _rows(recording: Recorded, kind: str, is_grouped: bool) -> list[dict[str, Any]]:
+    """Return the rows of the bars; none without a token.
+
+    They are of the most frequent tokens, shortened and all different, or of all kinds of tokens, in the same
+    order in each panel.
+    """
+    among, tokens = recording.is_kind(kind), recording.frame["token"]
+    if not among.any():
+        return []
+    bars = (tokens.map(kind_of) if is_grouped else tokens).to_numpy(dtype=object)
     rows: list[dict[str, Any]] = []
-    for rank, token in enumerate(_ordered(recording, candidates)[:SHOWN], start=1):
-        name = token_quoted(token, CHARACTERS)
+    for rank, bar in enumerate(WORDS if is_grouped else _ordered(recording, among)[:SHOWN], 1):
+        these: Mask = among & (bars == bar)
+        frequent = [token_quoted(t, CHARACTERS) for t in _ordered(recording, these)[:EXAMPLES]]
+        name = bar if is_grouped else frequent[0]
         name += f" #{rank}" if name in {row["y"] for row in rows} else ""
-        interval = share(recording.sample, candidates & (tokens == token), candidates)
-        rows.append({**charts.interval(interval, 100, axis="x"), "y": name, "group": kind})
-    return rows
-
-
-def _kind_rows(recording: Recorded, kind: str) -> list[dict[str, Any]]:
-    """Return the rows of all kinds of tokens, in the same order in each panel; none without a token."""
-    among = recording.is_kind(kind)
-    words = recording.frame["token"].map(kind_of).to_numpy(dtype=object)
-    rows: list[dict[str, Any]] = []
-    for name in WORDS if among.any() else ():
-        these: Mask = among & (words == name)
-        frequent = _ordered(recording, these)[:EXAMPLES]
-        examples = ", ".join(token_quoted(token, CHARACTERS) for token in frequent)
         interval = charts.interval(share(recording.sample, these, among), 100, axis="x")
-        rows.append({**interval, "y": name, "group": kind, "examples": examples})
+        examples = {"examples": ", ".join(frequent)} if is_grouped else {}
+        rows.append({**interval, "y": name, "group": kind, **examples})
     return rows
 
 
