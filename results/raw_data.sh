@@ -10,7 +10,7 @@ marked-h200 | marked-random-reward) commits=4741872f ;;
 marked-adaptive) commits=687fe9a1 ;;
 marked-doses) commits="14544ae1 db8ae823 13023c36:marked-paper" ;;
 marked-targets) commits=58a0f4d6 ;;
-marked-rivals) commits="0fa7b285 51d415cf" ;;
+marked-rivals) commits=5c460c76 ;;
 marked-off-policy | marked-twins | marked-h200-twins) commits=b0471dea ;;
 smollm2-s2t | smollm2-s2t-again | domain-letters | domain-sums | domain-syllogisms) commits=726c187d ;;
 *)
