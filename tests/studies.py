@@ -1,13 +1,14 @@
 """Studies with values that nobody meant, as a strategy of Hypothesis, and the files of a study's stages."""
 
 import copy
+from pathlib import Path
 from typing import Any
 
 import yaml
 from hypothesis import strategies as st
 
 from stapo.suite.jobs import jobs_of
-from stapo.suite.study import Study
+from stapo.suite.study import Study, read_study
 from stapo.suite.study.reading import shipped
 
 SHIPPED = [yaml.safe_load(shipped(name).read_text()) for name in ("smoke", "paper-v3", "marked")]
@@ -46,6 +47,13 @@ def changed_studies(draw: st.DrawFn) -> dict[str, Any]:
         if not raw:
             break
     return raw
+
+
+def own_study(settings: str = "path: weights", **changes: Any) -> Study:
+    """Return the smoke study with a model of these settings, from `own.yaml` in the working directory."""
+    model = f"models: {{own: {{{settings}}}}}\nrun: {{models: [own]}}\n"
+    Path("own.yaml").write_text(f"extends: smoke\nname: mine\n{model}")
+    return read_study(Path("own.yaml"), changes=changes)
 
 
 def outputs(study: Study, stage: str, ending: str = "") -> list[str]:

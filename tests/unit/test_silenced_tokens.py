@@ -4,7 +4,7 @@ import xml.etree.ElementTree as ET
 
 import torch
 from silenced_tokens import KEPT, joined
-from strips import WIDTH, Token, picture
+from strips import Token, picture
 
 SVG = "{http://www.w3.org/2000/svg}"
 HOSTILE = [
@@ -27,27 +27,6 @@ def test_parts_are_joined_with_prompts_padded_before_and_responses_behind():
     assert whole["prompt_ids"].tolist() == [[1, 1, 1], [0, 0, 2]]
     assert whole["completion_mask"].tolist() == [[1, 0], [2, 2]]
     assert whole["rewards"].tolist() == [1, 2]
-
-
-def test_all_tokens_are_drawn_once_and_those_of_a_kind_have_an_edge():
-    texts = [f" word{number}" for number in range(40)]
-    kinds = {3: "silenced", 4: "retained"}
-    tokens = [Token(text, 0.5**at, kinds.get(at, "")) for at, text in enumerate(texts)]
-    root = ET.fromstring(picture([("title", tokens)]))
-    lines: dict[str, str] = {}
-    for text in root.iter(f"{SVG}text"):
-        lines[text.get("y")] = lines.get(text.get("y"), "") + (text.text or "")
-    _, title, *rest = lines.values()
-    assert title == "title"
-    assert "".join(rest) == "".join(texts)
-    assert all(len(line) <= WIDTH for line in rest)
-    edges = [box for box in root.iter(f"{SVG}rect") if box.get("fill") == "none"]
-    # Two of them are the legend's.
-    assert [bool(box.get("stroke-dasharray")) for box in edges] == [False, True] * 2
-    fills = [box.get("fill") for box in root.iter(f"{SVG}rect") if box not in edges]
-    fills = fills[-len(tokens) :]
-    assert fills[0] == "#ffffff"
-    assert min(fills) == "#f08228"
 
 
 def test_text_of_a_model_stays_text():

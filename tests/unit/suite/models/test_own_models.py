@@ -8,26 +8,15 @@ from typing import Any
 import pytest
 import torch
 from damaged import INCOMPLETE, INFINITE, weights
+from studies import own_study
 
 from stapo.suite.jobs import jobs_of
 from stapo.suite.jobs.prepare import model_settings
 from stapo.suite.models.base import write_base
 from stapo.suite.models.loading import load_model, load_tokenizer
 from stapo.suite.models.shapes import shape_of
-from stapo.suite.study import Study, StudyError, parse_study, read_study
+from stapo.suite.study import Study, StudyError, parse_study
 from stapo.suite.study.reading import published_content
-
-STUDY = """
-extends: smoke
-name: mine
-models: {own: {path: weights}}
-run: {models: [own]}
-"""
-
-
-def read(folder: Path, settings: str = "path: weights") -> Study:
-    (folder / "mine.yaml").write_text(STUDY.replace("path: weights", settings))
-    return read_study(folder / "mine.yaml")
 
 
 def asked(study: Study) -> Any:
@@ -36,24 +25,24 @@ def asked(study: Study) -> Any:
 
 
 def test_a_folder_is_copied_and_its_content_is_in_the_fingerprint_not_its_place(folder):
-    before = read(folder)
+    before = own_study()
     write_base(before.models["own"], folder / "base")
     assert load_model(folder / "base", torch.float32).config.num_hidden_layers == 2
     assert load_tokenizer(folder / "base").eos_token == "<eos>"
     assert shape_of(before.models["own"]).layers == 2
     assert model_settings(before.models["own"]) == {"sha256": before.models["own"].sha256}
     shutil.copytree("weights", "copied")
-    assert asked(read(folder, "path: copied")) == asked(before)
+    assert asked(own_study("path: copied")) == asked(before)
     with (folder / "weights" / "config.json").open("a") as stream:
         stream.write("\n")
-    assert asked(read(folder)) != asked(before)
+    assert asked(own_study()) != asked(before)
     with pytest.raises(StudyError, match="its files changed since the study was read"):
         write_base(before.models["own"], folder / "other")
     assert not (folder / "other").exists()
 
 
 def test_a_published_study_names_no_path(folder):
-    study = read(folder)
+    study = own_study()
     published = parse_study(published_content(study))
     assert asked(published) == asked(study)
     with pytest.raises(StudyError, match="shape of weights unknown"):
@@ -81,15 +70,15 @@ def test_what_is_no_model_is_refused_with_its_reason(folder, settings, words, fi
         path = folder / "weights" / name
         path.unlink() if text is None else path.write_text(text)
     with pytest.raises(StudyError) as error:
-        write_base(read(folder, settings).models["own"], folder / "base")
+        write_base(own_study(settings).models["own"], folder / "base")
     assert words in "\n".join(error.value.errors)
 
 
-@pytest.mark.parametrize("case", [*INCOMPLETE, *INFINITE])
+@pytest.mark.parametrize("case", ["missing tensor", "truncated weights", "NaN"])
 def test_weights_are_copied_and_loaded_completely_or_not_at_all(folder, case):
     damage, words = (INCOMPLETE | INFINITE)[case]
     damage(folder / "weights")
-    written = read(folder).models["own"]
+    written = own_study().models["own"]
     tries = {
         written.path: partial(write_base, written, folder / "base"),
         "weights": partial(load_model, Path("weights"), torch.float32),

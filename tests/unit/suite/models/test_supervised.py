@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
+from studies import own_study
 
 from stapo.suite.jobs import jobs_of
 from stapo.suite.models.base import write_base
@@ -15,12 +16,6 @@ from stapo.suite.models.supervised import IGNORED, _parts, _rows, collate, fit
 from stapo.suite.study import Study, StudyError, parse_study, read_study
 from stapo.suite.study.reading import published_content
 
-STUDY = """
-extends: smoke
-name: warm
-models: {{own: {{path: weights, supervised: {{file: solutions.jsonl, steps: 6, {}}}}}}}
-run: {{models: [own]}}
-"""
 ROWS = [
     {"question": f"{a}+{b}?", "solution": f"{a}+{b}={a + b}."}
     for a in range(1, 5)
@@ -34,9 +29,8 @@ def folder(folder: Path) -> Path:
     return folder
 
 
-def read(folder: Path, settings: str = "batch: 8, learning_rate: 1.0e-3") -> Study:
-    (folder / "warm.yaml").write_text(STUDY.format(settings))
-    return read_study(folder / "warm.yaml")
+def read(settings: str = "batch: 8, learning_rate: 1.0e-3") -> Study:
+    return own_study(f"path: weights, supervised: {{file: solutions.jsonl, steps: 6, {settings}}}")
 
 
 def loss_of(folder: Path, study: Study) -> float:
@@ -47,7 +41,7 @@ def loss_of(folder: Path, study: Study) -> float:
 
 
 def test_it_learns_the_solutions_with_the_same_bits_each_time(folder):
-    study = read(folder)
+    study = read()
     for name in ("first", "second"):
         write_base(study.models["own"], folder / name)
     first, second = (load_file(folder / name / "model.safetensors") for name in ("first", "second"))
@@ -57,7 +51,7 @@ def test_it_learns_the_solutions_with_the_same_bits_each_time(folder):
 
 def test_only_solution_and_end_token_have_a_loss_and_the_limit_cuts(folder):
     tokenizer = load_tokenizer("weights")
-    rows = _rows(read(folder, "max_tokens: 8").models["own"].supervised, tokenizer)
+    rows = _rows(read("max_tokens: 8").models["own"].supervised, tokenizer)
     question, solution = rows[0]
     assert tokenizer.decode(question) == "1+0?"
     assert tokenizer.decode(solution) == "1+0="  # Without its end.
@@ -66,14 +60,14 @@ def test_only_solution_and_end_token_have_a_loss_and_the_limit_cuts(folder):
         [IGNORED] * 4 + solution + [IGNORED],
         [IGNORED] * 4 + [*solution, tokenizer.eos_token_id],
     ]
-    whole = _rows(read(folder, "seed: 1").models["own"].supervised, tokenizer)
+    whole = _rows(read("seed: 1").models["own"].supervised, tokenizer)
     assert whole[0][1][-1] == tokenizer.eos_token_id
     with pytest.raises(StudyError, match=r"no question is shorter than 4 tokens; increase max_tok"):
-        _rows(read(folder, "max_tokens: 4").models["own"].supervised, tokenizer)
+        _rows(read("max_tokens: 4").models["own"].supervised, tokenizer)
 
 
 def test_parts_of_a_batch_give_the_update_of_the_whole(folder, monkeypatch):
-    rows = _rows(read(folder).models["own"].supervised, load_tokenizer("weights"))
+    rows = _rows(read().models["own"].supervised, load_tokenizer("weights"))
     rows = [(question, solution * (1 + i % 3)) for i, (question, solution) in enumerate(rows)]
     monkeypatch.setattr("stapo.suite.models.supervised.MICRO_BATCH_TOKENS", 64)
     parts = _parts(rows)
@@ -90,20 +84,19 @@ def test_it_is_in_the_fingerprint_by_its_content_alone(folder):
     def asked(study: Study) -> str:
         return jobs_of(study).job("base", "own").fingerprint
 
-    study = read(folder)
+    study = read()
     before = asked(study)
     shutil.copy("solutions.jsonl", "moved.jsonl")
-    (folder / "warm.yaml").write_text(
-        (folder / "warm.yaml").read_text().replace("solutions", "moved")
-    )
-    assert asked(read_study(folder / "warm.yaml")) == before
+    path = folder / "own.yaml"
+    path.write_text(path.read_text().replace("solutions", "moved"))
+    assert asked(read_study(path)) == before
     published = published_content(study)
     assert published["models"]["own"]["supervised"]["file"] == "solutions.jsonl"
     assert asked(parse_study(published)) == before
-    assert asked(read(folder, "batch: 8, learning_rate: 1.0e-3, seed: 1")) != before
+    assert asked(read("batch: 8, learning_rate: 1.0e-3, seed: 1")) != before
     with (folder / "solutions.jsonl").open("a") as stream:
         stream.write('{"question": "1?", "answer": "1"}\n')
     with pytest.raises(StudyError, match=r"line 21: column 'solution': expected text"):
-        read(folder)
+        read()
     with pytest.raises(StudyError, match="its rows changed since the study was read"):
         write_base(study.models["own"], folder / "base")

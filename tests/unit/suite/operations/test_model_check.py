@@ -1,29 +1,26 @@
 """A model's folder is read before a training, as the training will."""
 
 import os
-from pathlib import Path
 from typing import Any
 
 import pytest
 from damaged import INCOMPLETE, INFINITE, UNREADABLE, settings
 from programs import python
+from studies import own_study
 
 from stapo.suite.operations.check import check_document
-from stapo.suite.study import StudyError, read_study
-
-STUDY = "extends: smoke\nname: mine\nmodels: {own: {path: weights}}\nrun: {models: [own]}\n"
+from stapo.suite.study import StudyError
 
 
-def check(folder: Path, **changes: Any) -> list[str]:
+def check(**changes: Any) -> list[str]:
     """Return what is said of the model."""
-    (folder / "mine.yaml").write_text(STUDY)
-    found: list[str] = check_document(read_study(folder / "mine.yaml", changes=changes))["models"]
+    found: list[str] = check_document(own_study(**changes))["models"]
     return found
 
 
-def errors(folder: Path, **changes: Any) -> list[str]:
+def errors(**changes: Any) -> list[str]:
     with pytest.raises(StudyError) as error:
-        check(folder, **changes)
+        check(**changes)
     return error.value.errors
 
 
@@ -31,7 +28,7 @@ def errors(folder: Path, **changes: Any) -> list[str]:
 def test_a_damaged_folder_is_one_line(folder, case):
     damage, words = (INCOMPLETE | INFINITE | UNREADABLE)[case]
     damage(folder / "weights")
-    (line,) = errors(folder)
+    (line,) = errors()
     assert line.startswith("models.own")
     assert ": weights: " in line
     assert words in line
@@ -40,7 +37,7 @@ def test_a_damaged_folder_is_one_line(folder, case):
 
 def test_settings_that_do_not_fit_the_model_are_lines_all_at_once(folder):
     limits = {"max_prompt_tokens": 2, "max_response_tokens": 40000}
-    lines = errors(folder, training=limits, end_tokens=["<|nope|>"])
+    lines = errors(training=limits, end_tokens=["<|nope|>"])
     wanted = (
         "has 96 positions, and training.max_prompt_tokens + max_response_tokens is 40,002",
         "end_tokens: the tokenizer has none of <|nope|>",
@@ -57,22 +54,21 @@ def test_a_sound_folder_says_what_ends_a_response_and_what_has_no_effect(folder)
         f"{place}a response ends with <eos>",
         f"{place}its generation_config.json has no effect on responses (min_p 0.5)",
     ]
-    assert check(folder) == said
+    assert check() == said
     (folder / "weights/generation_config.json").unlink()
     os.mkfifo(folder / "weights/generation_config.json")
-    assert check(folder) == said[:1]
+    assert check() == said[:1]
     prompts = [*range(10), "0" * 40]
     rows = [f'{{"question": "{one}+1?", "answer": 1}}\n' for one in prompts]
     (folder / "rows.jsonl").write_text("".join(rows))
     about = "1 of 11 prompts are longer than 32 tokens (training.max_prompt_tokens)"
     data = {"file": str(folder / "rows.jsonl")}
     training = {"max_prompt_tokens": 32}
-    assert check(folder, data=data, training=training)[1] == f"{place}{about} and are left out"
+    assert check(data=data, training=training)[1] == f"{place}{about} and are left out"
 
 
 def test_a_model_that_is_not_here_is_said_to_be_unchecked_and_torch_is_not_loaded(folder):
-    (folder / "mine.yaml").write_text(STUDY.replace("path: weights", "hub: a/b, revision: main"))
-    code = "import sys; from stapo.suite.cli import app; app(['check', 'mine.yaml'], standalone_mode=False)"
+    own_study("hub: a/b, revision: main")
+    code = "import sys; from stapo.suite.cli import app; app(['check', 'own.yaml'], standalone_mode=False)"
     done = python("-c", f"{code}; sys.exit('torch' in sys.modules)", at=folder)
     assert "models.own: a/b: not checked, since there is no folder of it yet" in done.stdout
-    assert done.returncode == 0
