@@ -88,13 +88,12 @@ def without(folder: Path, name: str) -> None:
     (folder / name).unlink()
 
 
-TEMPLATE, CLASSES = "chat_template.jinja", {"AutoModelForCausalLM": "own.Model"}
+TEMPLATE = "chat_template.jinja"
 UNREADABLE: dict[str, tuple[Damage, str]] = {
     "gptq": (
         partial(settings, quantization_config={"quant_method": "gptq", "bits": 4}),
         "quantised weights cannot be trained",
     ),
-    "own code": (partial(settings, auto_map=CLASSES), "needs its own Python code"),
     "unknown architecture": (
         partial(settings, model_type="own"),
         "the architecture in its config.json is unknown",
@@ -113,10 +112,6 @@ UNREADABLE: dict[str, tuple[Damage, str]] = {
     "empty tokenizer": (partial(text, name="tokenizer.json", content="{}"), "cannot be loaded ("),
     "no template of Jinja": (
         partial(text, name=TEMPLATE, content="{% if %}"),
-        "its chat template fails",
-    ),
-    "failing template": (
-        partial(text, name=TEMPLATE, content="{{ messages[0].content + 1 }}"),
         "its chat template fails",
     ),
     "no template": (partial(without, name=TEMPLATE), "its chat template fails: it has none"),

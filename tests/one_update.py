@@ -146,12 +146,12 @@ class Update:
         shell, self.batch, _ = base
         trainer = copy.copy(shell)
         trainer.args, trainer.method, trainer._step = copy.copy(shell.args), method, step
-        trainer.args.statistics = statistics
+        trainer.args.statistics, marks = statistics, args.pop("marks", None)
         for name, value in args.items():
             setattr(trainer.args, name, value)
         if tokens:
             trainer.recorder = partial(
-                TokenRecorder, size=tokens, s2t=s2t_arguments(method), marks=None
+                TokenRecorder, size=tokens, s2t=s2t_arguments(method), marks=marks
             )
         self.for_statistics: list[list[int]] = []
         self.for_gradient: list[list[int]] = []

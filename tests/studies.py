@@ -1,14 +1,16 @@
 """Studies with values that nobody meant, as a strategy of Hypothesis, and the files of a study's stages."""
 
 import copy
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 from hypothesis import strategies as st
 
 from stapo.suite.jobs import jobs_of
-from stapo.suite.study import Study, read_study
+from stapo.suite.study import Study, StudyError, read_study
 from stapo.suite.study.reading import shipped
 
 SHIPPED = [yaml.safe_load(shipped(name).read_text()) for name in ("smoke", "paper-v3", "marked")]
@@ -54,6 +56,13 @@ def own_study(settings: str = "path: weights", **changes: Any) -> Study:
     model = f"models: {{own: {{{settings}}}}}\nrun: {{models: [own]}}\n"
     Path("own.yaml").write_text(f"extends: smoke\nname: mine\n{model}")
     return read_study(Path("own.yaml"), changes=changes)
+
+
+def lines_of(call: Callable[..., object], *given: Any, **named: Any) -> list[str]:
+    """Return the lines of the error with which a call is refused."""
+    with pytest.raises(StudyError) as error:
+        call(*given, **named)
+    return error.value.errors
 
 
 def outputs(study: Study, stage: str, ending: str = "") -> list[str]:

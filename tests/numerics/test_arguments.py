@@ -104,8 +104,6 @@ def test_numbers_out_of_range_are_refused_with_what_was_found() -> None:
         with pytest.raises(ValueError, match=f"dual_clip: .* above 1, found {dual_clip}"):
             clipped_surrogate(values, values, values[:, 0], 0.2, 0.28, dual_clip)
     clipped_surrogate(values, values, values[:, 0], 0.2, 0.28, 1.5)
-    with pytest.raises(ValueError, match=r"advantages: .* = \(2,\), found \(1,\)"):
-        clipped_surrogate(values, values, values[:1, 0], 0.2, 0.28)
     with pytest.raises(ValueError, match=r"rewards: expected shape \(n,\), found \(2, 3\)"):
         group_advantages(values, 2)
     for group_size in (0, 1, 4):

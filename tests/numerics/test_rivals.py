@@ -137,9 +137,8 @@ def test_advantages_are_those_of_their_formulas() -> None:
         found = ADVANTAGES[name](REWARDS, 5)
         torch.testing.assert_close(found, values.flatten(), **DOUBLE)
     assert not ADVANTAGES["qae"](REWARDS, 5)[10:].any()
-    close = torch.tensor(
-        [0.1, 0.1, 0.1, 0.1 + 1e-6], dtype=torch.double
-    )  # Their std is near epsilon.
+    # Their std is near epsilon.
+    close = torch.tensor([0.1, 0.1, 0.1, 0.1 + 1e-6], dtype=torch.double)
     expected = (close - close.mean()) / (close.std() + 1e-6)
     torch.testing.assert_close(ADVANTAGES["group"](close, 4), expected, rtol=1e-9, atol=1e-8)
     # The baseline is a reward; 0.07 x 100 is a rounding error above 7.

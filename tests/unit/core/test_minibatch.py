@@ -58,9 +58,8 @@ def test_each_sequence_once_within_the_budget_and_as_many_passes_on_all_ranks(
 
 def test_sequences_of_equal_length_are_divided_in_the_order_of_the_rows():
     """Every rank computes the division by itself: no two may sort ties differently."""
-    lengths = (
-        torch.ones(4000, dtype=torch.long),
-    ) * 2  # long enough for an unstable sort to shuffle
+    # Long enough for an unstable sort to shuffle.
+    lengths = (torch.ones(4000, dtype=torch.long),) * 2
     rows = torch.arange(4000)
     assert torch.equal(torch.cat(micro_batches(lengths, rows, 100)), rows)
     for rank, parts in enumerate(micro_batches_by_rank(lengths, rows, 100, 2)):

@@ -5,6 +5,7 @@ import os
 
 import pytest
 from programs import missing, python
+from studies import lines_of
 
 from stapo.suite import domains
 from stapo.suite.answers import READERS, built_in
@@ -79,9 +80,7 @@ def test_rows_that_do_not_exist_and_answers_that_no_reader_reads_are_told_before
     study |= {"training": {"reward": {"reasoning_gym": "last_number"}}}
     benchmark = {"reasoning_gym": few, "rows": 60, "samples": 1, "answer": "reasoning_gym"}
     (tmp_path / "mine.yaml").write_text(json.dumps(study | {"benchmarks": {"sums": benchmark}}))
-    with pytest.raises(StudyError) as error:
-        read_study(tmp_path / "mine.yaml")
-    number, reading = error.value.errors
+    number, reading = lines_of(read_study, tmp_path / "mine.yaml")
     assert number.startswith("benchmarks.sums.reasoning_gym: there are only about ")
     assert reading.startswith(
         "data.reasoning_gym: 8 of 8 answers cannot be read from a response by"
@@ -97,9 +96,7 @@ def test_a_missing_library_is_one_line_with_the_command(tmp_path, monkeypatch):
     path = tmp_path / "mine.yaml"
     path.write_text(json.dumps({"extends": "smoke", "name": "mine", **STUDY}))
     monkeypatch.setattr(domains, "FOLDER", tmp_path)
-    with pytest.raises(StudyError) as error:
-        read_study(path)
-    (line,) = error.value.errors
+    (line,) = lines_of(read_study, path)
     assert line.startswith("benchmarks.sums.reasoning_gym: reasoning-gym")
     assert "make domains" in line
 

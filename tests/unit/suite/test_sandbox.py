@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 from programs import missing, python
+from studies import lines_of
 
 from stapo.suite import sandbox
 from stapo.suite.answers import READERS
 from stapo.suite.evaluation.grading import grade_all
 from stapo.suite.repository import ROOT
 from stapo.suite.sandbox import bubblewrap
-from stapo.suite.study import StudyError, read_study
+from stapo.suite.study import read_study
 from stapo.suite.training.rewards import answer_reward
 
 needs_bubblewrap = pytest.mark.usefixtures("installed")
@@ -172,9 +173,7 @@ def test_without_bubblewrap_a_study_is_refused_in_one_line(tmp_path, monkeypatch
         "benchmarks: {own: {file: q.jsonl, samples: 2}}\nrun: {benchmarks: [own]}\n"
     )
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(StudyError) as error:
-        read_study(tmp_path / "s.yaml")
-    (line,) = error.value.errors
+    (line,) = lines_of(read_study, tmp_path / "s.yaml")
     assert line.startswith("training.reward: bubblewrap is not installed: run `apt install ")
     with pytest.raises(RuntimeError, match="bubblewrap is not installed"):
         grade_all([(GOLD, response(RIGHT))], READERS["python_function"])

@@ -109,9 +109,6 @@ def test_base_models_that_differ_in_their_seed_are_compared_in_pairs(
 ):
     ours, theirs = [[0.9, 0.8], [0.5, 0.45]], [[0.7, 0.75], [0.4, 0.3]]
     found, gaps = gap(ours, theirs), [0.2, 0.05, 0.1, 0.15]
-    expected = stats.ttest_1samp(gaps, 0).confidence_interval(0.95)
-    # Quantiles of Student's t have three decimals.
-    assert (found.value.low, found.value.high) == pytest.approx((expected.low, expected.high), 1e-3)
     flips = [abs(np.dot(signs, gaps)) for signs in product((-1, 1), repeat=4)]
     assert found.p_value == pytest.approx(np.mean(np.array(flips) >= sum(gaps) - 1e-9)) == 2 / 16
     assert found.over_models.value == pytest.approx(0.125)

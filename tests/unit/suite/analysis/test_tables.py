@@ -24,13 +24,18 @@ def printed(table, width=200):
     return stream.getvalue()
 
 
-def test_the_best_of_each_column_is_bold(study, finished):
+def test_the_best_of_each_column_is_bold_and_names_are_text(study, finished):
     table = tabulated(finished, study)
     for column in (*study.run.benchmarks, AVERAGE):
         values = {row.method: round(row.cells[column].value, 2) for row in table.rows}
         bold = {row.method for row in table.rows if column in row.best}
         assert bold == {name for name, value in values.items() if value == max(values.values())}
     assert "**" in render(table)
+    assert r"G\_R&amp;P\|O &lt;b&gt;" in render(table)
+    assert "G_R&P|O <b>" in printed(table)
+    assert ["not shown" in printed(table, width) for width in (40, 80)] == [True, False]
+    # Three averages; pass@1, 2, 4 of two benchmarks.
+    assert len([*of_rows(table)]) == 5 * (3 + 2 * 3)
 
 
 def test_all_that_is_missing_stale_or_mixed_is_refused_at_once(study, finished, tmp_path):
@@ -69,15 +74,6 @@ def test_a_study_that_compares_nothing_is_shown(raw_study, study, finished, monk
     monkeypatch.chdir(finished)
     show_study(parse_study(raw_study | {"compare": None}))
     assert "JustRL" in capsys.readouterr().out
-
-
-def test_names_are_text_in_every_format(study, finished):
-    table = tabulated(finished, study)
-    assert r"G\_R&amp;P\|O &lt;b&gt;" in render(table)
-    assert "G_R&P|O <b>" in printed(table)
-    assert ["not shown" in printed(table, width) for width in (40, 80)] == [True, False]
-    # Three averages; pass@1, 2, 4 of two benchmarks.
-    assert len([*of_rows(table)]) == 5 * (3 + 2 * 3)
 
 
 @pytest.mark.parametrize("counts", ["rule", "verifier"])

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from safetensors.torch import load_file, save_file
+from damaged import NORM, weights
 
 from stapo.core.checksums import write_sums
 from stapo.core.files import DamagedFileError, read_jsonl
@@ -138,9 +138,7 @@ def test_responses_belong_to_whole_weights_and_not_to_how_they_were_made(model, 
     copy = Path(shutil.copytree(model, tmp_path / "model"))
     write_sums(copy)
     assert [answer(copy, tmp_path) for _ in range(2)] == [200, 0]
-    weights = load_file(copy / "model.safetensors")
-    weights["model.norm.weight"] *= 1.5
-    save_file(weights, copy / "model.safetensors", {"format": "pt"})
+    weights(copy, lambda held: held | {NORM: 1.5 * held[NORM]})
     with pytest.raises(DamagedFileError, match=r"model\.safetensors: missing, truncated or"):
         answer(copy, tmp_path)
     write_sums(copy)

@@ -10,7 +10,7 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
+from damaged import weights
 from training_jobs import TRAINING, parity_reward
 
 from stapo.core.checksums import write_sums
@@ -139,10 +139,7 @@ def test_repetitions_of_other_weights_are_made_again(made, world, tmp_path):
     assert bytes_of(job) == before
     other = tmp_path / "other"
     shutil.copytree(job.model, other)
-    weights = load_file(other / "model.safetensors")
-    save_file(
-        {name: 1.01 * tensor for name, tensor in weights.items()}, other / "model.safetensors"
-    )
+    weights(other, lambda held: {name: 1.01 * tensor for name, tensor in held.items()})
     write_sums(other)
     intervene(replace(job, model=other))
     assert bytes_of(job) != before

@@ -10,6 +10,7 @@ from stapo.suite.models.tiny import build_tokenizer
 from stapo.suite.models.word_problems import LOSES, NAMES
 from stapo.suite.models.worlds import (
     FAMILIES,
+    TRAINED,
     WORLDS,
     benchmark_problems,
     is_held_out,
@@ -59,20 +60,14 @@ def test_benchmarks_are_right_distinct_and_held_out(family):
     assert all(evaluate(problem.question) == problem.answer for problem in problems)
 
 
-def test_word_problems_for_training_are_right_and_never_held_out():
-    problems = list(islice(training_problems(0, "word-problems"), 2000))
+@pytest.mark.parametrize("builder", TRAINED)
+def test_training_problems_are_right_never_held_out_and_fit_into_the_context(builder):
+    problems, rng = list(islice(training_problems(0, builder), 2000)), Random(0)
     assert not any(is_held_out(problem.question) for problem in problems)
     assert all(evaluate(problem.question) == problem.answer for problem in problems)
-
-
-@pytest.mark.parametrize("world", WORLDS)
-def test_training_problems_are_right_never_held_out_and_fit_into_the_context(world):
-    tokenizer, rng = build_tokenizer(WORLDS[world]), Random(0)
-    problems = list(islice(training_problems(0, world), 2000))
-    assert not any(is_held_out(problem.question) for problem in problems)
-    assert {problem.family for problem in problems} == set(WORLDS[world].families)
-    for problem in problems:
-        assert evaluate(problem.question) == problem.answer
-        written = WORLDS[world].write(problem, rng, 0.8)
-        ids = tokenizer.encode(text := problem.question + written)
-        assert (len(ids) < WORLDS[world].context, tokenizer.decode(ids)) == (True, text)
+    if world := WORLDS.get(builder):
+        assert {problem.family for problem in problems} == set(world.families)
+        tokenizer = build_tokenizer(world)
+        for problem in problems:
+            ids = tokenizer.encode(text := problem.question + world.write(problem, rng, 0.8))
+            assert (len(ids) < world.context, tokenizer.decode(ids)) == (True, text)

@@ -1,12 +1,12 @@
 """Models that bring Python code: even if every question is answered with yes, nothing of it runs."""
 
-import json
 import shutil
 from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
+from damaged import settings
 from datasets import Dataset
 from programs import python
 from safetensors.torch import load_file
@@ -45,16 +45,9 @@ def with_code(model: Path, path: Path) -> Path:
     shutil.copytree(model, path)
     (path / "own.py").write_text(CODE.format(marker=str(path.parent / "marker")))
     classes = {"AutoConfig": "own.Config", "AutoModelForCausalLM": "own.Model"}
-    changes = {
-        "config.json": {"model_type": "own", "auto_map": classes},
-        "tokenizer_config.json": {
-            "tokenizer_class": "Tokenizer",
-            "auto_map": {"AutoTokenizer": [None, "own.Tokenizer"]},
-        },
-    }
-    for name, change in changes.items():
-        settings = json.loads((path / name).read_text())
-        (path / name).write_text(json.dumps(settings | change))
+    settings(path, model_type="own", auto_map=classes)
+    of_tokenizer = {"AutoTokenizer": [None, "own.Tokenizer"]}
+    settings(path, "tokenizer_config.json", tokenizer_class="Tokenizer", auto_map=of_tokenizer)
     return path
 
 
@@ -75,8 +68,8 @@ def test_no_code_of_a_model_is_run(model, tmp_path):
 
 def test_trl_is_given_no_code_to_run_and_no_pickles(model, tmp_path):
     rows = Dataset.from_list([{"prompt": "chain:1+1?", "answer": "2"}] * 8)
-    settings = {"use_cpu": True, "bf16": False, "num_generations": 2, "report_to": []}
-    config = StapoConfig(str(tmp_path / "out"), method="grpo", **settings)
+    given = {"use_cpu": True, "bf16": False, "num_generations": 2, "report_to": []}
+    config = StapoConfig(str(tmp_path / "out"), method="grpo", **given)
     assert METHODS["grpo"].kl_coefficient > 0  # With a reference model, which TRL loads.
     bringing = with_code(model, tmp_path / "downloaded")
     with pytest.raises(ValueError, match="custom code"):

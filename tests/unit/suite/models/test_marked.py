@@ -18,7 +18,7 @@ from stapo.suite.models.marked import (
     solution,
 )
 from stapo.suite.models.tiny import build_tokenizer
-from stapo.suite.models.worlds import WORLDS
+from stapo.suite.models.worlds import WORLDS, marks_of
 
 TOKENIZER = build_tokenizer(WORLDS["marked-chains"])
 
@@ -30,7 +30,8 @@ def tokens(text: str) -> list[str]:
 def marked(response: str) -> list[tuple[str, str]]:
     """The tokens of a response to `chain:6a+9b*3?` that are not sound, with their marks."""
     found = tokens(response)
-    both = zip(found, marks(tokens("chain:6a+9b*3?"), found), strict=True)
+    ids = (TOKENIZER.encode(text) for text in ("chain:6a+9b*3?", response))
+    both = zip(found, marks_of(TOKENIZER)(*ids), strict=True)
     return [(token, mark) for token, mark in both if mark != SOUND]
 
 

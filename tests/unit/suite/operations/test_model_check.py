@@ -6,10 +6,9 @@ from typing import Any
 import pytest
 from damaged import INCOMPLETE, INFINITE, UNREADABLE, settings
 from programs import python
-from studies import own_study
+from studies import lines_of, own_study
 
 from stapo.suite.operations.check import check_document
-from stapo.suite.study import StudyError
 
 
 def check(**changes: Any) -> list[str]:
@@ -18,17 +17,11 @@ def check(**changes: Any) -> list[str]:
     return found
 
 
-def errors(**changes: Any) -> list[str]:
-    with pytest.raises(StudyError) as error:
-        check(**changes)
-    return error.value.errors
-
-
 @pytest.mark.parametrize("case", [*INCOMPLETE, *INFINITE, *UNREADABLE])
 def test_a_damaged_folder_is_one_line(folder, case):
     damage, words = (INCOMPLETE | INFINITE | UNREADABLE)[case]
     damage(folder / "weights")
-    (line,) = errors()
+    (line,) = lines_of(check)
     assert line.startswith("models.own")
     assert ": weights: " in line
     assert words in line
@@ -37,7 +30,7 @@ def test_a_damaged_folder_is_one_line(folder, case):
 
 def test_settings_that_do_not_fit_the_model_are_lines_all_at_once(folder):
     limits = {"max_prompt_tokens": 2, "max_response_tokens": 40000}
-    lines = errors(training=limits, end_tokens=["<|nope|>"])
+    lines = lines_of(check, training=limits, end_tokens=["<|nope|>"])
     wanted = (
         "has 96 positions, and training.max_prompt_tokens + max_response_tokens is 40,002",
         "end_tokens: the tokenizer has none of <|nope|>",

@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
+from studies import lines_of
 
 from stapo.core.files import DamagedFileError, content_of, text_of
 from stapo.suite.study import StudyError, parse_study, read_study
@@ -155,12 +156,6 @@ TABLE = [
 """Text after `HEAD`, or bytes of a whole file, and the beginnings of the lines that answer it."""
 
 
-def errors_of(path: Path) -> list[str]:
-    with pytest.raises(StudyError) as caught:
-        read_study(path)
-    return caught.value.errors
-
-
 @pytest.mark.parametrize(("text", "lines"), TABLE, ids=range(len(TABLE)))
 def test_every_error_is_a_line(tmp_path, monkeypatch, text, lines):
     monkeypatch.chdir(tmp_path)
@@ -169,7 +164,7 @@ def test_every_error_is_a_line(tmp_path, monkeypatch, text, lines):
     Path("nul.py").write_text("\0")
     Path("few.py").write_text("def f(logps, entropies, mask, *, extra=1, tau_p=0.002): pass")
     Path("inf.py").write_text(f"def f(logps, entropies, advantages, mask, tau={10**400}): pass")
-    errors = errors_of(Path("s.yaml"))
+    errors = lines_of(read_study, Path("s.yaml"))
     assert len(errors) == len(lines), errors
     for error, line in zip(errors, lines, strict=True):
         assert error.startswith(line), error
@@ -182,7 +177,7 @@ def test_only_regular_files_of_a_possible_size_are_read(tmp_path):
     (tmp_path / "sparse").touch()
     os.truncate(tmp_path / "sparse", 2**40)
     for name in (".", "fifo", "a\0b", "absent", "sparse"):
-        assert len(errors_of(tmp_path / name)) == 1
+        assert len(lines_of(read_study, tmp_path / name)) == 1
     with pytest.raises(DamagedFileError, match="1,099,511,627,776 bytes, more than 4,"):
         content_of(tmp_path / "sparse")
     assert text_of(tmp_path / "sparse") == ""
@@ -192,7 +187,7 @@ def test_a_study_cannot_extend_itself(tmp_path, monkeypatch):
     monkeypatch.setattr("stapo.suite.study.reading.STUDIES", tmp_path)
     for name, other in (("a", "b"), ("b", "a")):
         (tmp_path / f"{name}.yaml").write_text(f"name: {name}\nextends: {other}\n")
-    (error,) = errors_of(tmp_path / "a.yaml")
+    (error,) = lines_of(read_study, tmp_path / "a.yaml")
     assert error.startswith('extends: "b": extends itself; choose another')
     # A published study names no file that would be read.
     with pytest.raises(StudyError, match="no such study"):
@@ -203,9 +198,9 @@ def test_an_error_names_the_file_that_has_it(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("a.yaml").write_text(f"{HEAD}training: {{steps: x}}\n")
     Path("b.yaml").write_text("run: {seeds: [x]}\n")
-    with pytest.raises(StudyError) as caught:
-        read_study(Path("a.yaml"), Path("b.yaml"), changes={"training": {"stepps": 8}})
-    ends = [error.rpartition(" (")[2] for error in caught.value.errors]
+    changes = {"training": {"stepps": 8}}
+    errors = lines_of(read_study, Path("a.yaml"), Path("b.yaml"), changes=changes)
+    ends = [error.rpartition(" (")[2] for error in errors]
     assert ends == ["a.yaml:3)", "--config)", "b.yaml:1)"]
 
 
@@ -229,10 +224,9 @@ def test_every_row_that_is_no_question_with_an_answer_is_a_line(tmp_path):
         '{"question": "e"': "delimiter",
     }
     (tmp_path / "rows.jsonl").write_text("\n".join(rows))
-    with pytest.raises(StudyError) as caught:
-        read_rows(tmp_path / "rows.jsonl", is_unique=True)
+    lines = lines_of(read_rows, tmp_path / "rows.jsonl", is_unique=True)
     wanted = [(number, about) for number, about in enumerate(rows.values(), 1) if about]
-    for (number, about), line in zip(wanted, caught.value.errors, strict=True):
+    for (number, about), line in zip(wanted, lines, strict=True):
         assert f"line {number}: " in line
         assert about in line
     (tmp_path / "rows.jsonl").write_text("question,answer\n1+1?,2\n")

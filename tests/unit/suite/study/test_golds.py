@@ -3,12 +3,18 @@
 import json
 
 import pytest
+from studies import lines_of
 
 from stapo.suite.study import StudyError, read_study
 from stapo.suite.study.golds import few_left_out, gold_fault
 
 SOLUTION = "2 * 4 = <<2*4=8>>8 legs\n#### 8"
 AFTER = {"after": "####"}
+NO_TESTS = ["8", "[" * 10**5, "{}", "[[[1], 2]]", '{"tests": [[[1], 2]]}']
+FEW = ("[]}", "3}", "[[1, 2]]}", "[[[1]]]}")
+NO_TESTS += ['{"function": "f", "tests": ' + tests for tests in FEW]
+UNDEFINED = "name a function that Python cannot define"
+NO_FUNCTIONS = [f'{{"function": "{name}", "tests": [[[1], 2]]}}' for name in ("f(", "lambda", "")]
 
 
 @pytest.mark.parametrize(
@@ -33,29 +39,14 @@ AFTER = {"after": "####"}
         ("last_number", "1/2", "cannot be read", "cannot be read"),
         ("last_number", "eight", "cannot be read", "cannot be read"),
         ("python_function", '{"function": "f", "tests": [[[1], 2], [[], null]]}', None, None),
+        *(("python_function", text, "are no tests", "are no tests") for text in NO_TESTS),
+        *(("python_function", text, UNDEFINED, UNDEFINED) for text in NO_FUNCTIONS),
     ],
 )
 def test_a_gold_is_read_again_from_the_shortest_right_response(setting, answer, rewarded, graded):
     for is_rewarded, fault in ((True, rewarded), (False, graded)):
         found = gold_fault(setting, answer, is_rewarded)
         assert found is None if fault is None else found.startswith(fault)
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["8", "[" * 10**5, "{}", "[[[1], 2]]"]
-    + ['{"function": "f", "tests": ' + tests for tests in ("[]}", "3}", "[[1, 2]]}", "[[[1]]]}")]
-    + ['{"tests": [[[1], 2]]}'],
-)
-def test_the_gold_of_a_function_is_its_tests(text):
-    assert gold_fault("python_function", text, is_rewarded=True).startswith("are no tests")
-
-
-@pytest.mark.parametrize("name", ["f(", "lambda", ""])
-def test_the_function_of_a_gold_can_be_defined(name):
-    text = f'{{"function": "{name}", "tests": [[[1], 2]]}}'
-    fault = gold_fault("python_function", text, is_rewarded=True)
-    assert fault == "name a function that Python cannot define"
 
 
 def test_worked_solutions_are_prompts_and_problems_with_the_right_reader(tmp_path):
@@ -67,9 +58,7 @@ def test_worked_solutions_are_prompts_and_problems_with_the_right_reader(tmp_pat
         "benchmarks: {own: {file: q.jsonl, samples: 2}}\n"
     )
     assert read_study(tmp_path / "s.yaml", changes={"training": {"reward": AFTER}})
-    with pytest.raises(StudyError) as caught:
-        read_study(tmp_path / "s.yaml")
-    first, second = caught.value.errors
+    first, second = lines_of(read_study, tmp_path / "s.yaml")
     worked = '9 of 9 answers are worked solutions, to be read by {after: "####"}: row 1 ('
     assert first.startswith(f"data.file: {worked}")
     assert second.startswith("benchmarks.own.file: 9 of 9 answers are worked solutions")

@@ -20,17 +20,19 @@ from one_update import (
     logits_of,
     statistics_of,
 )
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast
 
 from stapo.core.files import append_jsonl
 from stapo.core.methods import METHODS, s2t_arguments
+from stapo.suite.models.tiny import build_tokenizer
+from stapo.suite.models.worlds import WORLDS
 from stapo.suite.records.tokens import KINDS, TOP, read_token_file, sample_sizes
-from stapo.suite.training.token_recorder import sample_tokens, token_kinds, write_tokens
+from stapo.suite.training import token_recorder
+from stapo.suite.training.token_recorder import sample_tokens, token_kinds
 
 pytestmark = pytest.mark.rounding
 
 CURRENT = ("ratio", "current_probability", "current_entropy", "collision", "top_tokens")
+TEXTS = ("before", "after", "top_tokens")
 OF_GRADIENT = ("gradient_norm_sq", "lower_bound", "upper_bound")
 RECORDED = {
     **WHOLE,
@@ -168,22 +170,35 @@ def test_the_sample_is_the_same_for_any_micro_batches(base, budget: int) -> None
         assert one == (None if other is None else pytest.approx(other, rel=1e-4))
 
 
-def test_the_file_shows_a_part_of_a_character_by_its_bytes(base, tmp_path) -> None:
-    line, _ = recorded(base, METHODS["justrl"])
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet(), reverse=True)
-    model = Tokenizer(models.BPE({piece: index for index, piece in enumerate(alphabet)}, []))
-    model.decoder = decoders.ByteLevel()
+def test_the_file_has_the_texts_of_tokens_and_the_marks_of_whole_responses(
+    base, tmp_path, monkeypatch
+) -> None:
+    def marks(prompt: list[int], response: list[int]) -> list[str]:
+        return [f"{len(prompt)} {place} {len(response)}" for place in range(len(response))]
+
+    line, _ = recorded(base, METHODS["justrl"], marks=marks)
     append_jsonl(tmp_path / "log", line)
-    given = tmp_path / "tokens.parquet", PreTrainedTokenizerFast(tokenizer_object=model)
-    write_tokens(tmp_path / "log", *given, range(3), 3, GROUP)
-    # The last of the alphabet are the bytes without ink, in their order.
-    hidden = [*range(0x21), *range(0x7F, 0xA1), 0xAD][::-1]
-    rows = read_token_file(given[0]).to_pylist()
-    assert any(hidden[row["token_id"]] > 0x7F for row in rows)
-    for row in rows:
-        byte = hidden[row["token_id"]]
-        assert row["token"] == (chr(byte) if byte < 0x80 else rf"\x{byte:02x}")
-        assert "\ufffd" not in "".join([row["before"], row["after"], *(row["top_tokens"] or ())])
+    # What the text of a token is, test_token_text shows.
+    monkeypatch.setattr(token_recorder, "text_of", lambda _: lambda ids: "".join(map(chr, ids)))
+    token_recorder.write_tokens(tmp_path / "log", tmp_path / "file", None, range(3), 3, GROUP)
+    prompts = base[1]["prompt_mask"].sum(dim=1).tolist()
+    places = [*zip(line["row"], line["position"], strict=True)]
+    for row in read_token_file(tmp_path / "file").to_pylist():
+        at = row["response"] + GROUP * row["prompt"]
+        assert row["mark"] == f"{prompts[at]} {row['position']} {LENGTHS[at]}"
+        own = {k: v[places.index((at, row["position"]))] for k, v in line.items() if k in TEXTS}
+        assert row["token"] == chr(row["token_id"])
+        assert [*map(ord, row["before"])] == own["before"]
+        assert [*map(ord, row["after"])] == own["after"]
+        assert [*map(ord, row["top_tokens"] or ())] == (own["top_tokens"] or [])
+
+
+def test_tokens_of_a_world_that_knows_them_are_marked() -> None:
+    made = {
+        name: token_recorder.recorder(5, 8, build_tokenizer(WORLDS[name]), {}).keywords["marks"]
+        for name in ("tiny-arithmetic", "marked-chains")
+    }
+    assert [name for name, marks in made.items() if marks] == ["marked-chains"]
 
 
 # The sample
