@@ -10,13 +10,14 @@ marked-h200 | marked-random-reward) commits=4741872f ;;
 marked-adaptive) commits=687fe9a1 ;;
 marked-doses) commits="14544ae1 db8ae823 13023c36:marked-paper" ;;
 marked-targets) commits=58a0f4d6 ;;
+marked-later-rivals) commits=dd815a1d ;;
 marked-rivals) commits=5c460c76 ;;
 marked-off-policy | marked-twins | marked-h200-twins) commits=b0471dea ;;
 smollm2-s2t | smollm2-s2t-again | domain-letters | domain-sums | domain-syllogisms) commits=726c187d ;;
 *)
     echo "usage: results/raw_data.sh STUDY, with domain-letters, domain-sums, domain-syllogisms, marked, marked-both," \
-        "marked-adaptive, marked-controls, marked-doses, marked-h200, marked-h200-twins, marked-off-policy, marked-random-reward," \
-        "marked-rivals, marked-targets, marked-twins, smollm2-s2t or smollm2-s2t-again" >&2
+        "marked-adaptive, marked-controls, marked-doses, marked-h200, marked-h200-twins, marked-later-rivals, marked-off-policy," \
+        "marked-random-reward, marked-rivals, marked-targets, marked-twins, smollm2-s2t or smollm2-s2t-again" >&2
     exit 2
     ;;
 esac

@@ -122,14 +122,17 @@ def targets() -> Iterator[list[str]]:
 
 def rivals() -> Iterator[list[str]]:
     """Yield the methods of both machines, the largest reward first."""
-    machines = (("H200", "marked-h200"), ("CPU", "marked-rivals"))
-    rows = [
-        [name, machine, *cells]
+    machines = (("H200", "marked-h200"), ("CPU", "marked-rivals"), ("CPU", "marked-later-rivals"))
+    # JustRL and STAPO are the same in both studies on a CPU.
+    rows = {
+        (name, machine): [name, machine, *cells]
         for machine, study in machines
         for name, cells in beside_justrl(study).items()
-    ]
+    }
     gaps = {"JustRL": 0.0}
-    yield from sorted(rows, key=lambda row: -gaps.get(row[0], float(row[3].strip("()").split()[0])))
+    yield from sorted(
+        rows.values(), key=lambda row: -gaps.get(row[0], float(row[3].strip("()").split()[0]))
+    )
 
 
 def updates_per_rollout() -> Iterator[list[str]]:
@@ -231,8 +234,8 @@ def silenced(arm: str, control: str) -> Interval:
     return interval(row_of("silenced_quadrants", "marked", Arm=arm), heading, 1e4)
 
 
-def in_one_update(method: str) -> Interval:
-    row = row_of("method_updates", "marked-rivals", Method=method)
+def in_one_update(method: str, study: str = "marked-rivals") -> Interval:
+    row = row_of("method_updates", study, Method=method)
     return interval(row, "Entropy [nats]", 1e4)
 
 
@@ -259,6 +262,8 @@ def sentences() -> Iterator[tuple[str, str]]:
         yield MARKED, said(gap, "+.3f")
     for method in ("STAPO", "STARE-O1", "Advantage reweighting"):
         yield MARKED, said(in_one_update(method), "+.2f")
+    for method in ("WAPO", "RLVR Directions", "Mirror"):
+        yield MARKED, said(in_one_update(method, "marked-later-rivals"), "+.2f")
 
 
 @pytest.mark.parametrize(("page", "numbers"), sentences())
