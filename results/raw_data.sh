@@ -5,8 +5,9 @@
 set -eu
 cd "$(dirname "$0")/.."
 case ${1:-} in
-marked | marked-both | marked-controls) commits=a9dc0253 ;;
-marked-h200 | marked-random-reward) commits=4741872f ;;
+marked | marked-both) commits=a9dc0253 ;;
+marked-h200) commits=4741872f ;;
+marked-controls | marked-random-reward) commits=0d28f616 ;;
 marked-adaptive) commits=687fe9a1 ;;
 marked-doses) commits="14544ae1 db8ae823 13023c36:marked-paper" ;;
 marked-targets) commits=58a0f4d6 ;;
