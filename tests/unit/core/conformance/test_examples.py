@@ -23,7 +23,7 @@ from stapo.core.conformance import (
 )
 from stapo.core.conformance.kit import find_trainer
 from stapo.core.conformance.trainers import TRAINERS
-from stapo.core.methods import Method
+from stapo.core.methods import CONFORMANCE_METHODS, Method
 from stapo.core.objective import at_resolution, silence_spurious
 from stapo.suite.repository import ROOT
 
@@ -128,6 +128,17 @@ def test_the_readme_says_what_the_kit_reports(name):
         assert found["probabilities and entropies of"] == policy
         assert found["divisor"] == divisor
         assert all(check.holds for check in run_checks(JUDGED[name], method))
+
+
+@pytest.mark.parametrize("method", CONFORMANCE_METHODS)
+def test_our_trainer_conforms(method):
+    assert [c for c in run_checks(TRAINERS["ours"][0], method) if not c.holds] == []
+    found = conventions(TRAINERS["ours"][0], method)
+    if method not in ("grpo", "justrl"):
+        assert found["threshold over"] == "the mini-batch"
+        assert found["probabilities and entropies of"] == "the behaviour policy"
+    mean = "kept tokens of each response, then the mean over responses"
+    assert found["divisor"] == (mean if method == "grpo" else "kept tokens of the mini-batch")
 
 
 def test_what_trl_does():
