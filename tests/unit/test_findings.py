@@ -112,12 +112,8 @@ def other_methods() -> Iterator[list[str]]:
     yield from ([name, *cells[name]] for name in dict.fromkeys(order))
 
 
-def adaptive() -> Iterator[list[str]]:
-    yield from ([name, *cells] for name, cells in beside_justrl("marked-adaptive").items())
-
-
-def targets() -> Iterator[list[str]]:
-    yield from ([name, *cells] for name, cells in beside_justrl("marked-targets").items())
+def methods_beside_justrl(study: str) -> Iterator[list[str]]:
+    yield from ([name, *cells] for name, cells in beside_justrl(study).items())
 
 
 def rivals() -> Iterator[list[str]]:
@@ -188,8 +184,8 @@ TABLES = [
     (FINDINGS, marks),
     (RIVALS, rivals),
     (RIVALS, updates_per_rollout),
-    (MARKED, adaptive),
-    (MARKED, targets),
+    (MARKED, partial(methods_beside_justrl, "marked-adaptive")),
+    (MARKED, partial(methods_beside_justrl, "marked-targets")),
     (MARKED, later),
     (MARKED, twins),
     (DOMAINS, tasks),

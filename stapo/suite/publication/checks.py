@@ -40,6 +40,7 @@ from stapo.suite.jobs.prepare import recorded_base
 from stapo.suite.jobs.train import recorded_intervention
 from stapo.suite.publication.folder import (
     UNREADABLE,
+    VERIFIER,
     WEIGHTS,
     Results,
     is_rendering,
@@ -154,7 +155,7 @@ def _file_errors(results: Results) -> Errors:
             yield f"{path}: {'not what its training names' if digest else 'missing, its training names it'}"
     published = filter(belongs.is_training_output, results.files.keys() | results.sums)
     yield from (f"{path}: no training names it" for path in sorted({*published} - named.keys()))
-    for inside in sorted(belongs.models - {"models/verifier"}):
+    for inside in sorted(belongs.models - {VERIFIER}):
         if not any(path.startswith(f"{inside}/") and path.endswith(WEIGHTS) for path in named):
             yield f"{inside}: its training names no weights"
 

@@ -30,6 +30,8 @@ from stapo.suite.study.files import FILES, SOURCE
 from stapo.suite.study.reading import published_content
 
 WEIGHTS = ".safetensors"
+VERIFIER = "models/verifier"
+"""Where the weights of the verifier are; no training names them."""
 KINDS = ("models", "runs", "completions", "scores", "interventions")
 ADDED = ("README.md", "regime.csv")
 """What authors may put into the folder of a study: an introduction, and the regime that they chose."""
@@ -71,7 +73,7 @@ class Layout:
     def is_training_output(self, path: str) -> bool:
         """Return whether the provenance of a training must name a path."""
         recorded = path.startswith("runs/") and path.endswith(RECORDED)
-        verifier = path.startswith("models/verifier/")
+        verifier = path.startswith(f"{VERIFIER}/")
         other = path in ADDED or path in self.files or verifier
         return self.has(path) and (recorded or not other)
 

@@ -35,6 +35,8 @@ from stapo.suite.study import Study, TrainingRun
 EXHIBIT = Exhibit(order=15, title="Endpoints of the trainings")
 Values = dict[TrainingRun, float]
 PRIMARY = " (primary)"
+LIMITS = {"[%]": (0.0, 100.0), "[nats]": (0.0, inf)}
+"""Unit of an endpoint -> the least and the most that it can be."""
 EXACT = 2**17
 """Signs of pairs up to which all are counted."""
 
@@ -211,9 +213,8 @@ def _exact(pairs: Sequence[float]) -> float:
 
 
 def _mean(row: EndpointRow) -> Interval:
-    title = ENDPOINTS[row.endpoint][0]
-    least = 0 if title.endswith(("[%]", "[nats]")) else -inf
-    return mean_of_seeds(row.values, least, 100 if title.endswith("[%]") else inf)
+    unit = ENDPOINTS[row.endpoint][0].rpartition(" ")[2]
+    return mean_of_seeds(row.values, *LIMITS.get(unit, ()))
 
 
 def make(artefacts: Artefacts) -> Table:
